@@ -129,6 +129,6 @@ TENANTS = Scenario(
     metrics=(RATE, *COSTS),
     goals=(Growth("cpu_ms", "age", "shares", 1.05),),
     run=run_tenants,
-    sizes={**SCENARIO.sizes, "tenants": 200, "turns": 3},
+    sizes={**SCENARIO.sizes, "tenants": 200, "turns": 2, "seconds": 30},
     quick={**SCENARIO.quick, "turns": 1},
 )

@@ -545,6 +545,7 @@ class BuildAttempt:
             conversions = {name: ImageConversion(job.imported, DRIVERS.get(name, "")) for name in job.formats}
             problem = self._impossible(job) or _lacks_converter(job)
             if problem:
+                self._refused = self._requested is not None
                 build_log.write_line(problem)
                 return RunResult(None, problem)
         for name, conversion in {**conversions, **job.conversions}.items():

@@ -8,6 +8,7 @@ vendors' lists of checksums, and what the bytes of an image must be like.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -100,8 +101,10 @@ def sweep(files: ImageFiles) -> None:
     """Remove incomplete files that nobody goes on with. Blocks for the file system. Raises OSError."""
     directory = files.directory / PARTIAL
     for path in directory.iterdir() if directory.is_dir() else ():
-        if path.stat().st_mtime < wall_time() - KEEP_SECONDS:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            # An import of it may end just now.
+            if path.stat().st_mtime < wall_time() - KEEP_SECONDS:
+                path.unlink()
 
 
 def main() -> int:
@@ -207,7 +210,6 @@ def copy(path: Path, part: Path) -> None:
     _tell(f"Copying {path}")
     command = ["cp", "--reflink=auto", "--sparse=auto", "--", str(path), str(part)]
     done = subprocess.run(command, stderr=subprocess.PIPE, check=False)
-    part.touch()
     if done.returncode:
         _forget(part)
         raise OSError(done.stderr.decode("utf-8", "replace") or f"cp: exit code {done.returncode}")
@@ -351,9 +353,13 @@ def _with_checksum(session: requests.Session, source: ImageSource) -> ImageSourc
     """:raises OSError, Refused: there is no checksum."""
     with session.get(source.checksum_url, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
         _check_status(answer)
-        text = answer.raw.read(_LIST_BYTES + 1, decode_content=True)
+        text = b""
+        for chunk in answer.iter_content(_RECEIVED_BYTES):
+            text += chunk
+            if len(text) > _LIST_BYTES:
+                raise OSError(f"{source.checksum_url} is longer than {_LIST_BYTES} bytes")
     name = unquote(urlsplit(source.place).path.rpartition("/")[2])
-    checksum = listed_checksum(text.decode("utf-8", "replace"), name) if len(text) <= _LIST_BYTES else None
+    checksum = listed_checksum(text.decode("utf-8", "replace"), name)
     if checksum is None:
         raise OSError(f"{source.checksum_url} has no SHA-256 and no SHA-512 of {name}")
     _tell(f"{CHECKSUM}{checksum}")

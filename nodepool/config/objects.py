@@ -218,10 +218,7 @@ class DiskImage(ConfigValue):
     )
 
     source_url: str | None = key(
-        FILLED_TEXT,
-        REQUIRED,
-        "Address with https of an image that is fetched in place of a build.",
-        name="source.url",
+        FILLED_TEXT, REQUIRED, "Address with https of an image that is fetched in place of a build.", name="source.url"
     )
     source_checksum_url: str | None = key(
         FILLED_TEXT,
@@ -246,8 +243,8 @@ class DiskImage(ConfigValue):
     @property
     def promotion(self) -> Promotion | None:
         """How a new upload becomes the one that is used; None = at once."""
-        values = {one.name: getattr(self, f"promote_{one.name}") for one in fields(Promotion)}
-        given = {name: value for name, value in values.items() if value is not None}
+        names = [one.name for one in fields(Promotion)]
+        given = {name: value for name in names if (value := getattr(self, f"promote_{name}")) is not None}
         return Promotion(**given) if given else None
 
     @property

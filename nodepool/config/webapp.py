@@ -67,7 +67,7 @@ class Authenticator(ConfigValue):
         unit="seconds",
         default_text="as the token says",
     )
-    skew: float = key(SECONDS, 0.0, "How far clocks may differ.", unit="seconds")
+    skew: float = key(SECONDS, 0.0, "How far clocks may differ.")
     secret: str | None = key(FILLED_TEXT, None, "HS256: the shared secret. Give it as ``%(NODEPOOL_...)``.")
     public_key: str | None = key(FILLED_TEXT, None, "RS256: file with the public key of the issuer, PEM.")
     client_secret: str | None = key(

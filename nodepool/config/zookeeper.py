@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.config.problems import Document, Problems, Severity, did_you_mean, listing, show
 from nodepool.exceptions import ConfigError, ZKException
-from nodepool.model.config_keys import FILLED_TEXT, PORT, REQUIRED, TEXT, ConfigValue, Number, Sections, key, keys_of
+from nodepool.model.config_keys import FILLED_TEXT, PORT, REQUIRED, TEXT, ConfigValue, Seconds, Sections, key, keys_of
 from nodepool.zk.connection import TlsFiles, check_tls_files
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ZooKeeperSettings(ConfigValue):
     zookeeper_tls_cert: str | None = key(FILLED_TEXT, REQUIRED, "Path of a PEM file.", name="zookeeper-tls.cert")
     zookeeper_tls_key: str | None = key(FILLED_TEXT, REQUIRED, "Path of a PEM file.", name="zookeeper-tls.key")
     zookeeper_tls_ca: str | None = key(FILLED_TEXT, REQUIRED, "Path of a PEM file.", name="zookeeper-tls.ca")
-    zookeeper_timeout: float = key(Number(0, more=True), 10.0, "Session timeout.", unit="seconds")
+    zookeeper_timeout: float = key(Seconds(0, more=True), 10.0, "Session timeout.")
 
     def __init__(self) -> None:
         self.read_keys({})

@@ -29,7 +29,7 @@ from nodepool.model.record import InvalidRecord
 from nodepool.model.request import CHECK_REQUESTOR, NodeRequest, checked_upload
 from nodepool.model.status import CandidateStatus
 from nodepool.plan.images import overtaken
-from nodepool.plan.launch import classify
+from nodepool.plan.launch import ANSWERED_REQUEST_STATES, classify
 from nodepool.plan.promotion import (
     CANARY,
     CHECK,
@@ -60,7 +60,7 @@ IDLE_SECONDS: Final = 30.0
 LEFTOVER_SECONDS: Final = 60.0
 #: From a request for a check that failed, but not by the image, to the next one.
 CHECK_PAUSE_SECONDS: Final = 60.0
-#: Longest wait for the cache to have read what it was told of.
+#: Longest wait for the cache to have read what was reported to it.
 SETTLE_SECONDS: Final = 5.0
 
 
@@ -88,8 +88,9 @@ class Trials:
         #: Candidates that a job has used for its check.
         self.used: set[tuple[str, str]] = set()
         self._counts: dict[tuple[str, str], Arms] = {}
-        #: Nodes that were launched here -> their trial, and since when they are in use (seconds since the epoch).
-        self._nodes: dict[str, tuple[Trial, float | None]] = {}
+        #: Nodes that were launched here -> their trial, and since when they are in use, in seconds since the epoch. Who
+        #: did not see them in use knows when they were ready.
+        self._nodes: dict[str, tuple[Trial, float]] = {}
         cache.nodes.add_listener(self._node_changed)
 
     def choose(self, provider: str, label: str, image: str, request: NodeRequest) -> Trial | None:
@@ -110,7 +111,7 @@ class Trials:
         """See `PoolWorkerView.trial_ended`."""
         if error is None:
             with self._lock:
-                self._nodes[node.key] = (trial, None)
+                self._nodes[node.key] = (trial, wall_time())
             self._add(trial, Counts(launched=1, ready_seconds=seconds))
         elif classify(error) in OF_THE_IMAGE:
             if trial.is_check:
@@ -145,11 +146,11 @@ class Trials:
             if known is not None:
                 self._look(one, *known)
 
-    def _look(self, node_id: str, trial: Trial, since: float | None) -> None:
+    def _look(self, node_id: str, trial: Trial, since: float) -> None:
         node = self._cache.nodes.get(node_id)
         if node is not None and node.state == states.IN_USE:
             with self._lock:
-                self._nodes[node_id] = (trial, since or node.state_time)
+                self._nodes[node_id] = (trial, node.state_time or since)
         elif node is None or node.state not in (states.BUILDING, states.READY):
             with self._lock:
                 self._nodes.pop(node_id, None)
@@ -158,9 +159,7 @@ class Trials:
             elif node is not None and node.state == states.USED:
                 if trial.is_check:
                     self.used.add(trial.about)
-                # If nobody saw it in use, it was so for a moment.
-                seconds = (node.state_time or 0.0) - (since or math.inf)
-                if seconds <= EARLY_SECONDS:
+                if (node.state_time or math.inf) <= since + EARLY_SECONDS:
                     self._add(trial, Counts(early=1))
 
 
@@ -196,14 +195,14 @@ class CanaryWorker(Worker):
         self._checks = self._requested_checks()
         live: set[tuple[str, str]] = set()
         for image, upload in found:
+            pair = about(upload, image.current_upload(upload.provider_name) or upload)
+            # What was counted stays until it has ended, also if it could not be stored now.
+            live.add(pair)
             if upload.provider_name in self._config().providers:
-                pair = about(upload, image.current_upload(upload.provider_name) or upload)
-                # What was counted stays until it has ended, also if it could not be stored now.
-                live.add(pair)
                 place = (upload.provider_name, image.name)
                 text = "Image %s: its candidate is left for now"
                 with Guard(self.log, text, image.name, but=ZKConnectionError) as guard:
-                    status = self._look(image, upload)
+                    status = self._look(image, upload, pair)
                     if status is not None:
                         statuses.append(status)
                         steps[place] = Step(pair, status.step)
@@ -217,7 +216,7 @@ class CanaryWorker(Worker):
             self._discard_ready({path_of_upload(upload) for image in images for upload in _bad_uploads(image)})
         return LOOK_SECONDS if steps else None
 
-    def _look(self, image: ImageView, upload: ImageUpload) -> CandidateStatus | None:
+    def _look(self, image: ImageView, upload: ImageUpload, pair: tuple[str, str]) -> CandidateStatus | None:
         """Note what was counted of a candidate, and end it if it is time; None = it is none any more."""
         current, promotion = image.current_upload(upload.provider_name), upload.candidate
         reason = overtaken(image.builds.get(upload.build_id), image, upload.provider_name)
@@ -226,7 +225,7 @@ class CanaryWorker(Worker):
         elif reason is not None or upload is not image.candidate(upload.provider_name):
             self._end(image, upload, Verdict(False, reason or "another upload took its place"), pause=False)
         else:
-            pair, now = about(upload, current), wall_time()
+            now = wall_time()
             evidence = self._note(upload, pair)
             verdict = judge(promotion, evidence, now)
             if verdict.promoted is None:
@@ -241,7 +240,7 @@ class CanaryWorker(Worker):
             self._end(image, upload, verdict)
         return None
 
-    # -- the check: a launcher requests a node of the candidate, as any client does, and whoever serves it checks it --
+    # -- the check: a launcher requests a node of the candidate, as any client does, and who serves it checks it --
 
     def _requested_checks(self) -> dict[str, list[NodeRequest]]:
         found: dict[str, list[NodeRequest]] = {}
@@ -259,9 +258,9 @@ class CanaryWorker(Worker):
     def _request_check(self, upload: ImageUpload, image: str) -> str | None:
         """Request a node of a candidate, unless one is requested. Returns why none can be; None = one can."""
         path, now = path_of_upload(upload), wall_time()
-        ended = (states.FULFILLED, states.FAILED)
         for request in self._checks.get(path, ()):
-            if request.state not in ended or now <= (request.state_time or 0.0) + CHECK_PAUSE_SECONDS:
+            ended = request.state in ANSWERED_REQUEST_STATES
+            if not ended or now <= (request.state_time or 0.0) + CHECK_PAUSE_SECONDS:
                 return None
             # It got a node of another image from a launcher of an old release, or none could be launched.
             self._end_check(request)
@@ -291,7 +290,7 @@ class CanaryWorker(Worker):
         """One that can check an image in each pool that has it: any of them may serve the request."""
         usable: dict[str, bool] = {}
         for pool in self._config().providers[provider].pools.values():
-            for label in pool.labels.values():
+            for label in pool.labels.values() if isinstance(pool.labels, dict) else ():
                 able = getattr(label, "host_key_checking", False) and getattr(label, "ready_check_key", None)
                 same = getattr(getattr(label, "diskimage", None), "name", None) == image
                 usable[str(label.name)] = usable.get(str(label.name), True) and bool(able) and same

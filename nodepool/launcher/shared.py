@@ -23,13 +23,13 @@ from nodepool.model.event import Event, What, clipped, grouped
 from nodepool.model.status import TOGETHER, Maintenance, MaintenanceRecords, Mode, PoolComponent, ReloadStatus
 from nodepool.plan import maintenance
 from nodepool.plan.triage import PoolInfo, RequestKind, able_pools, first_choice, weights_of
+from nodepool.zk.nodes import NodepoolCache
 
 if TYPE_CHECKING:
     from nodepool.model.image import ImageBuild, ImageUpload, ImageView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.zk.cache import RecordCache
-    from nodepool.zk.caches import ImageCache, MaintenanceCache
 
 #: How long a pool that went is waited for: its launcher may be on its way back.
 ABSENT_SECONDS: Final = 60.0
@@ -439,21 +439,36 @@ class EventRing:
 # ZooKeeper, so that nothing is missed.
 
 
-class NodeEvents:
-    """Nodes that were put on hold, or that operators delete by commands."""
+#: States in which a build or an upload has ended, and what that is.
+_ENDS = {states.READY: What.AVAILABLE, states.FAILED: What.FAILED}
+#: What of a build or an upload is an event, which operator caused it, and when, in seconds since the epoch.
+_End: TypeAlias = tuple[What, str | None, float | None]
 
-    def __init__(self, nodes: RecordCache[Node], ring: EventRing) -> None:
-        self._nodes = nodes
+
+class RecordEvents:
+    """Notes events of what changes in caches: nodes that were put on hold, or that operators delete by commands; what
+    operators pause, drain or quarantine, and its end; the pauses of images, what is asked for, and how builds and
+    uploads end.
+    """
+
+    def __init__(self, cache: NodepoolCache, ring: EventRing) -> None:
+        self._cache = cache
         self._ring = ring
         #: Ids of nodes on hold -> since when. One that was held, given back and held again while the connection was
         #: away is seen on hold all the time.
         self._held: dict[str, float | None] = {}
         #: Ids of nodes that an operator deletes.
         self._deleted: set[str] = set()
-        nodes.add_listener(self._changed)
+        self._maintained: MaintenanceRecords = {}
+        #: Image -> is it paused, when was a build asked for (None = none is), and the ends of its builds and uploads.
+        self._images: dict[str, tuple[bool, float | None, Mapping[str, _End]]] = {}
+        self._images_begun = False
+        cache.nodes.add_listener(self._node_changed)
+        cache.maintenance.add_listener(self._maintenance_changed)
+        cache.images.add_listener(self._image_changed)
 
-    def _changed(self, node_id: str) -> None:
-        node = self._nodes.get(node_id)
+    def _node_changed(self, node_id: str) -> None:
+        node = self._cache.nodes.get(node_id)
         if node is None:
             self._deleted.discard(node_id)
         elif node.state == states.DELETING and node.deleted_by and node_id not in self._deleted:
@@ -466,27 +481,9 @@ class NodeEvents:
             self._held[node_id] = node.state_time
             self._ring.add(f"node {node_id}", What.HELD, why_held(node), at=node.state_time)
 
-
-def why_held(node: Node) -> str:
-    """By whom and why a node is on hold, as far as its record says."""
-    by = [f"by {node.hold_by}"] if node.hold_by else []
-    if node.comment:
-        return ": ".join([*by, str(node.comment)])
-    return " ".join([*by, f"for job {node.hold_job}"] if node.hold_job else by)
-
-
-class MaintenanceEvents:
-    """What operators pause, drain or quarantine, and its end."""
-
-    def __init__(self, records: MaintenanceCache, ring: EventRing) -> None:
-        self._cache = records
-        self._ring = ring
-        self._known: MaintenanceRecords = {}
-        records.add_listener(self._changed)
-
-    def _changed(self) -> None:
-        before, now = self._known, self._cache.snapshot()
-        self._known = now
+    def _maintenance_changed(self) -> None:
+        before, now = self._maintained, self._cache.maintenance.snapshot()
+        self._maintained = now
         for key, record in now.items():
             old = before.get(key)
             if old is None or (old.mode, old.since, old.reason) != (record.mode, record.since, record.reason):
@@ -494,36 +491,18 @@ class MaintenanceEvents:
         for key in [key for key in before if key not in now]:
             self._ring.add(" ".join(key), What.MAINTENANCE_ENDED)
 
-
-#: States in which a build or an upload has ended, and what that is.
-_ENDS = {states.READY: What.AVAILABLE, states.FAILED: What.FAILED}
-#: What of a build or an upload is an event, which operator caused it, and when, in seconds since the epoch.
-_End: TypeAlias = tuple[What, str | None, float | None]
-
-
-class ImageEvents:
-    """The pauses of images, what is asked for, and how builds and uploads end."""
-
-    def __init__(self, images: ImageCache, ring: EventRing) -> None:
-        self._cache = images
-        self._ring = ring
-        #: Image -> is it paused, when was a build asked for (None = none is), and the ends of its builds and uploads.
-        self._known: dict[str, tuple[bool, float | None, Mapping[str, _End]]] = {}
-        self._begun = False
-        images.add_listener(self._changed)
-
-    def _changed(self, image: str) -> None:
-        view = self._cache.snapshot()
-        for name in [image] if image else {*view.images, *self._known}:
-            self._look(name, view.image(name))
+    def _image_changed(self, image: str) -> None:
+        view = self._cache.images.snapshot()
+        for name in [image] if image else {*view.images, *self._images}:
+            self._look_at(name, view.image(name))
         # What was there at the start is no event.
-        self._begun = self._begun or self._cache.complete
+        self._images_begun = self._images_begun or self._cache.images.complete
 
-    def _look(self, name: str, image: ImageView) -> None:
+    def _look_at(self, name: str, image: ImageView) -> None:
         ends = _ends_of(image)
-        paused, asked, ended = self._known.get(name, (False, None, {}))
-        self._known[name] = image.paused, image.build_requested, ends
-        if not self._begun:
+        paused, asked, ended = self._images.get(name, (False, None, {}))
+        self._images[name] = image.paused, image.build_requested, ends
+        if not self._images_begun:
             return
         if image.paused != paused:
             what = What.MAINTENANCE_BEGAN if image.paused else What.MAINTENANCE_ENDED
@@ -533,6 +512,14 @@ class ImageEvents:
         for text, (what, actor, at) in ends.items():
             if text not in ended:
                 self._ring.add(f"image {name}", what, text, at=at, actor=actor)
+
+
+def why_held(node: Node) -> str:
+    """By whom and why a node is on hold, as far as its record says."""
+    by = [f"by {node.hold_by}"] if node.hold_by else []
+    if node.comment:
+        return ": ".join([*by, str(node.comment)])
+    return " ".join([*by, f"for job {node.hold_job}"] if node.hold_job else by)
 
 
 def _ends_of(image: ImageView) -> dict[str, _End]:

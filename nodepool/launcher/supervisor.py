@@ -35,11 +35,9 @@ from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
     EventRing,
     FreeCounts,
-    ImageEvents,
-    MaintenanceEvents,
     MaintenanceState,
-    NodeEvents,
     PoolRegistry,
+    RecordEvents,
     ReloadEvents,
 )
 from nodepool.launcher.status import StatsWorker, StatusWorker, newest
@@ -103,9 +101,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.free_counts = FreeCounts(self.cache.nodes)
         self.events = EventRing()
         self.reload_events = ReloadEvents(self.events, self._config_path)
-        NodeEvents(self.cache.nodes, self.events)
-        MaintenanceEvents(self.cache.maintenance, self.events)
-        ImageEvents(self.cache.images, self.events)
+        RecordEvents(self.cache, self.events)
         self.configuration.on_outcome = self.reload_events.ended
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)

@@ -228,12 +228,12 @@ def facts(answer: explained.Explained, now: float) -> dict[str, Sequence[object]
         facts |= {"In this state": _age(answer.state_seconds), "Pool": f"{answer.provider}/{answer.pool or '-'}"}
         facts |= {"Server": answer.external_id, "Request": answer.request, "Tenant": answer.tenant, "Job": answer.job}
         facts |= {"Event": answer.event_id, "Launcher": answer.launcher, "Locked": "yes" if answer.locked else "no"}
-        until = None if answer.held_until is None else table.date_and_time(answer.held_until)
+        until = None if answer.held_until is None else table.with_zone(answer.held_until)
         facts |= {"Held by": answer.held_by, "Held until": until}
     elif isinstance(answer, explained.ExplainedLabel):
         facts |= {"Requests": answer.requests, "Oldest": None if answer.oldest is None else _age(now - answer.oldest)}
     elif isinstance(answer, explained.ExplainedThing):
-        facts |= {"Since": None if answer.since is None else table.date_and_time(answer.since)}
+        facts |= {"Since": None if answer.since is None else table.with_zone(answer.since)}
         facts |= {name.capitalize(): value for name, value in answer.facts.items()}
     elif isinstance(answer, explained.ExplainedProvider):
         facts |= {"Nodes": [f"{count} {state}" for state, count in answer.nodes.items()]}

@@ -86,6 +86,11 @@ class Number(ValueType):
 
 
 @dataclass(frozen=True)
+class Seconds(Number):
+    """A duration."""
+
+
+@dataclass(frozen=True)
 class Flag(ValueType):
     """``true`` or ``false``."""
 
@@ -139,7 +144,7 @@ WHOLE: Final = Whole()
 PORT: Final = Whole(1, 65535)
 FLAG: Final = Flag()
 #: Of durations.
-SECONDS: Final = Number(0)
+SECONDS: Final = Seconds(0)
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 #: The same, or with a unit; see `in_seconds`. And a share; see `in_parts`.
 DURATION: Final = OneOf((SECONDS, Text(form=(r"\d+[smhd]", "a number of s, m, h or d, such as 2h"))))
@@ -254,13 +259,15 @@ def key(
     :param help: what it means, for the reference, in reStructuredText.
     :param name: in the file, default: the attribute with hyphens, or what ``name_of_key`` of the class makes of it.
         ``a.b`` is the key ``b`` in the mapping ``a``.
-    :param unit: ``seconds``, ``MiB`` ...
+    :param unit: such as ``MiB``; that of `Seconds` need not be given.
     :param default_text: what the reference says of the default, where the value itself does not say it.
     :param convert: makes the attribute's value of the one that is given; default: ``float`` for a `Number`.
     :param read: False: `ConfigValue.read_keys` does not set the attribute, which is something else, or has no use.
     """
     if convert is None and isinstance(kind, Number):
         convert = float
+    if isinstance(kind, Seconds):
+        unit = "seconds"
     return Key(kind, default, help, name, unit, default_text, convert, read and not isinstance(kind, Sections))
 
 

@@ -375,10 +375,10 @@ class ImageView:
     """One image.
 
     :param paused: is nothing to be built (the flag in ZooKeeper)?
-    :param build_requested: when somebody asked for a build, in seconds since the epoch; None = nobody does.
-    :param request_zxid: ZooKeeper's number of when somebody did so last. Unlike times it tells what came first.
+    :param build_requested: when someone asked for a build, in seconds since the epoch; None = no one does.
+    :param request_zxid: ZooKeeper's number of when someone did so last. Unlike times it tells what came first.
     :param requested_source: what is to be imported in place of a build; None = it is to be built, if it is.
-    :param build_locked: does somebody build it now?
+    :param build_locked: does someone build it now?
     :param builds: by id.
     """
 

@@ -156,7 +156,7 @@ def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: O
         )
         for key, node in seen.allocated_to(request).items()
     ]
-    answered_at = None if request.state == states.REQUESTED else request.state_time
+    answered_at = None if request.state in {states.REQUESTED, *(event.what for event in events)} else request.state_time
     found = [(request.created_time, "submitted", None, ""), *of_pools, *nodes]
     found += [(event.at, event.what, event.code or None, f"{event.actor}: {event.text}") for event in events]
     return _in_order([*found, (answered_at, request.state, None, "")])

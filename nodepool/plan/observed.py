@@ -113,7 +113,7 @@ class Observed:
     :param builder_providers: host of a builder -> providers whose uploads it looks after, of those that report it.
     :param cloud_images: image of a cloud -> labels that boot from it, as ``small of cloud-1/main``; empty = not known.
     :param lacking_files: host of a builder -> image -> file of its import that the host does not have.
-    :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
+    :param locked: ids of nodes that someone holds the lock of, of those that have to do with the subject.
     :param issued: ids that there have been, by kind (``node``, ``request``); empty = only what exists is known.
     """
 

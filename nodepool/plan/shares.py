@@ -310,8 +310,6 @@ class FairOrder:
             return
         if same and len(self._rooms) <= MANY_ROOMS:
             self._look_at_rooms()
-            for tenant in [name for name, (known, _) in self._plain.items() if versions.get(name or "", 0) != known]:
-                del self._plain[tenant]
             return
         self._known.clear()
         self._plain.clear()
@@ -350,7 +348,7 @@ class FairOrder:
         if not self.on:
             return order
         plain = None if ahead else self._plain.get(kind.tenant_name)
-        if plain is not None:
+        if plain is not None and plain[0] == self._versions.get(kind.tenant_name or "", 0):
             return order[0], True, plain[1], 0.0, order[1], order[2]
         return (*self.rank(kind, order, ahead), self._project_share(kind, ahead), *order[1:])
 

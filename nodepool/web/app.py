@@ -320,7 +320,8 @@ def life_page(life: Life, snapshot: WebSnapshot) -> Page:
     found = []
     for name, value in life.facts.items():
         parts = counted_parts(value if isinstance(value, list) else [value], links.of_column(name))
-        found.append(ShownFact(name.replace("_", " ").capitalize(), parts, folded=name not in _PLAIN))
+        shown = name.replace("_", " ").capitalize().replace("ipv", "IPv")
+        found.append(ShownFact(shown, parts, folded=name not in _PLAIN))
     begin = [] if life.created is None else [Moment(life.created, _BEGINS[life.kind])]
     values = {
         "kind": life.kind.capitalize(),

@@ -667,7 +667,7 @@ class RequestStore(RecordStore[NodeRequest]):
 
         A lost answer is resolved by reading.
 
-        :param nodes: nodes that we hold locked, or that nobody has locked.
+        :param nodes: nodes that we hold locked, or that no one has locked.
         :param nodes_too: write the nodes as well.
         :raises ZKConflict: the request was changed or deleted, or a lock is lost. Nothing was written.
         """

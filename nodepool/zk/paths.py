@@ -159,10 +159,6 @@ def _float(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _no_number(text: str) -> None:
-    return None
-
-
 #: Not orjson: it writes null for what JSON does not know, where an error is to be raised.
 _ENCODER = json.JSONEncoder(allow_nan=False)
-_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=_no_number)
+_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda _: None)

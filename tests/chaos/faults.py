@@ -195,7 +195,9 @@ class Injector(FaultRunner):
         if server is None:
             return "there was none"
         self._load.disturbed.add(server["metadata"]["nodepool_node_id"])
-        self._world.cloud.vanish(server["id"])
+        # It may be deleted since the list was asked for.
+        with contextlib.suppress(ValueError):
+            self._world.cloud.vanish(server["id"])
         return f"server {server['id']} of node {server['metadata']['nodepool_node_id']}"
 
     # -- hands in ZooKeeper

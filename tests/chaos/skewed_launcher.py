@@ -37,7 +37,7 @@ def skewed_clock(file: Path, true_clock: Callable[[], float]) -> Callable[[], fl
 
 def main() -> int:
     """In the launcher's process."""
-    # Before anything of ours is imported: default arguments take the clock as it is then.
+    # Before anything of ours, and with it libraries, is imported: they may keep the function.
     time.time = skewed_clock(Path(sys.argv[1]), time.time)
     from nodepool.cmd import launcher
 

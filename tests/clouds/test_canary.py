@@ -137,8 +137,9 @@ def test_check(site: Site, sshd: SshServer, command: str, good: bool) -> None:
     """CA-7: one node of the image runs the command first; no job gets it. A failure ends the image."""
     site.section["diskimages"] = [{"name": "built", "connection-port": sshd.port}]
     site.pool["host-key-checking"] = True
+    site.section["boot-timeout"] = 3000
     begin(site, sshd, check=command)
-    site.wait("the check has ended", lambda: evidence(site).get("step") != "check", hurry=0.5)
+    site.wait("the check has ended", lambda: evidence(site).get("step") != "check")
     site.wait("its node is deleted", lambda: not site.znodes.nodes(), hurry=0.5)
     assert not site.znodes.children("/nodepool/requests")
     assert site.cloud.made == 1

@@ -149,13 +149,17 @@ def test_limits(place: Place) -> None:
     ("change", "code", "text"),
     [
         ({"min-ram": 10**9}, "label.broken", "no flavor"),
-        ({"cloud-image": "nothing"}, "image.missing", "the cloud has no usable image"),
+        (
+            {"cloud-image": "nothing"},
+            "image.missing",
+            "no usable image 'gone' for cloud-image 'nothing'; ",
+        ),
     ],
     ids=["flavor", "image"],
 )
 def test_label_that_cannot_work(place: Place, change: dict[str, object], code: str, text: str) -> None:
     """W-4, J-3: the cause is told until it is mended, also when nobody asks; requests are declined with it."""
-    place.section["cloud-images"].append({"name": "nothing"})
+    place.section["cloud-images"].append({"name": "nothing", "image-name": "gone"})
     place.label.update(change)
     place.launch()
     place.failed(place.znodes.submit(["small"]))

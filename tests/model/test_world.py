@@ -2,7 +2,7 @@
 """The simulated world under moves and faults that Hypothesis picks: the invariants of issue 5, and of explanations.
 
 A failure prints ``Setup`` and ``Move`` values. `tests.model.world.replay` with ``trace=True`` prints each turn of that
-run and what the launchers log. A found case becomes a test in ``test_found.py``.
+run and what the launchers log. A found case becomes a row of ``tables.yaml``.
 """
 
 from __future__ import annotations

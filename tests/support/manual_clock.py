@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
@@ -60,13 +59,6 @@ def monotonic_clock(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType, now: 
     clock = ManualClock(now)
     for module in modules:
         monkeypatch.setattr(module, "monotonic", clock)
-    return clock
-
-
-def package_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """What the whole package takes for monotonic time from now on."""
-    clock = ManualClock()
-    monkeypatch.setattr(nodepool_clock, "time", SimpleNamespace(**{**vars(time), "monotonic": clock}))
     return clock
 
 

@@ -137,7 +137,7 @@ class AwsPreflight:
         return f"the credentials work; zones: {', '.join(sorted(self._zones))}"
 
     def _others(self, checks: CloudChecks) -> Iterator[CheckResult]:
-        good = "instance type, image and key pair are there"
+        good = "instance type, cloud image and key pair are there, as far as it names them"
         for pool in self._config.pools.values():
             yield from checks.about(f"pool {pool.name}", "", partial(self._pool, pool))
             yield from checks.labels(pool, good, self._types, self._image, self._key)

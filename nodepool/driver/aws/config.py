@@ -368,7 +368,6 @@ class AwsProviderConfig(CloudPoolsConfig[AwsPool]):
         SECONDS,
         None,
         "For so long an import is tried again that AWS refuses because too many are under way.",
-        unit="seconds",
         default_text="the first refusal is an error",
     )
     public_ipv6: bool = key(FLAG, False, "For pools without it.")

@@ -96,7 +96,8 @@ class AzureAdapter(CloudAdapter):
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         yield from checks.about("network", "", self._check_subnet)
         for pool in self.config.pools.values():
-            yield from checks.labels(pool, "size and image are there", self._check_sizes, self._check_image)
+            good = "size and cloud image are there, as far as it names them"
+            yield from checks.labels(pool, good, self._check_sizes, self._check_image)
         yield from checks.about("quota", "", self._check_quota)
 
     def _check_subnet(self) -> Iterator[Found]:

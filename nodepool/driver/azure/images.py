@@ -282,12 +282,7 @@ _SUCCEEDED: Final = "succeeded"
 _FAILED: Final = ("failed", "canceled", "cancelled")
 
 
-def follow(
-    arm: Arm,
-    answer: RestAnswer,
-    what: str,
-    wanted: Callable[[], None] = lambda: None,
-) -> Any:
+def follow(arm: Arm, answer: RestAnswer, what: str, wanted: Callable[[], None] = lambda: None) -> Any:
     """Wait for the end of an operation; returns its output, or the answer if there is no operation. Blocks.
 
     :param answer: to the call that began it.

@@ -114,8 +114,8 @@ class FakePool(DeclaredPool):
 class KnobSettings(ConfigValue):
     """Keys of a provider that set the knobs of the cloud; the attributes are those of `cloud.FakeKnobs`."""
 
-    boot_seconds: float = key(SECONDS, None, "Time until a machine runs.", unit="seconds", default_text="0")
-    delete_seconds: float = key(SECONDS, None, "Time until a machine is deleted.", unit="seconds", default_text="0")
+    boot_seconds: float = key(SECONDS, None, "Time until a machine runs.", default_text="0")
+    delete_seconds: float = key(SECONDS, None, "Time until a machine is deleted.", default_text="0")
     fail_launches: int = key(Whole(0), None, "So many machines end in ``error``.", default_text="0")
     hang: bool = key(FLAG, None, "true: machines never run.", default_text="false")
     limits: dict[str, float] = key(MappingOf(Number(0)), None, "Quota, e.g. ``{instances: 20, cores: 40}``.")

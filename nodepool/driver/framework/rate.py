@@ -748,12 +748,7 @@ class Scheduler:
     :param on_end: called once, in the scheduler's thread, when nothing will run any more.
     """
 
-    def __init__(
-        self,
-        name: str,
-        executor: Executor,
-        on_end: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, name: str, executor: Executor, on_end: Callable[[], None] = lambda: None) -> None:
         self._name = name
         self._guard = Guard(scheduler_log, "%s: a task ended with an error of its own", name)
         self._on_end = on_end

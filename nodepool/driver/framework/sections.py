@@ -133,7 +133,7 @@ class ImageLabel(config.LabelSettings):
         "``cloud-init``: wait until cloud-init has ended without an error (:doc:`/how-to/ready-check`).",
     )
     ready_check_timeout: float = key(
-        SECONDS, 600.0, "Limit of the check, from its begin until the host keys were scanned again.", unit="seconds"
+        SECONDS, 600.0, "Limit of the check, from its begin until the host keys were scanned again."
     )
     ready_check_key: str | None = key(
         FILLED_TEXT.or_null(),
@@ -315,11 +315,8 @@ class LaunchingProviderConfig(DeclaredProviderConfig[PoolT]):
         SECONDS,
         3600.0,
         "Limit of one attempt, from its beginning until the machine runs. The wait for ``rate`` does not count.",
-        unit="seconds",
     )
-    boot_timeout: float = key(
-        SECONDS, 120.0, "Limit until a machine that runs shows its SSH host keys.", unit="seconds"
-    )
+    boot_timeout: float = key(SECONDS, 120.0, "Limit until a machine that runs shows its SSH host keys.")
 
     def localProblems(self) -> Iterator[tuple[str, str]]:
         """Private keys for ready-checks that this machine does not have."""

@@ -118,7 +118,7 @@ class GceAdapter(CloudAdapter):
         for pool in self.config.pools.values():
             good = f"the network {name_of(f'/{pool.network}')} is there"
             yield from checks.about(f"pool {pool.name}", good, partial(self._check_network, pool))
-            good = "machine type and image are there"
+            good = "machine type and cloud image are there, as far as it names them"
             yield from checks.labels(pool, good, self._check_types, self._check_image)
         yield from checks.about("quota", "", self._check_quota)
         if self.config.bucket_name:

@@ -178,7 +178,7 @@ class IbmAdapter(CloudAdapter):
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         for pool in self.config.pools.values():
             yield from checks.about(f"pool {pool.name}", "", partial(self._check_pool, pool))
-            good = "profile, image and keys are there"
+            good = "profile, cloud image and keys are there, as far as it names them"
             yield from checks.labels(pool, good, self._check_profiles, self._check_image, self._check_keys)
         yield from checks.about("quota", "", self._check_quota)
         if any(not image.pause for image in self.config.diskimages.values()):

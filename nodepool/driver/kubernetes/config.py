@@ -285,7 +285,6 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
         300.0,
         "Limit of one attempt, until the pod runs. What cannot mend itself, such as an image that is not there, "
         "ends it earlier.",
-        unit="seconds",
     )
     max_servers: float = key(WHOLE, math.inf, "For pools without it.", default_text="unlimited")
     max_cores: int | None = key(WHOLE, None, "For pools without it.", default_text="unlimited")

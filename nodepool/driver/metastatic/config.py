@@ -188,10 +188,8 @@ class MetastaticProviderConfig(LaunchingProviderConfig[MetastaticPool]):
         "Attempts in all to get a slot. One fails when the request for a backing node fails, or when the backing node "
         "does not answer.",
     )
-    launch_timeout: float = key(
-        SECONDS, 3600.0, "Limit of one attempt; it includes the wait for a new backing node.", unit="seconds"
-    )
-    boot_timeout: float = key(SECONDS, 120.0, "Limit of the scan of host keys.", unit="seconds")
+    launch_timeout: float = key(SECONDS, 3600.0, "Limit of one attempt; it includes the wait for a new backing node.")
+    boot_timeout: float = key(SECONDS, 120.0, "Limit of the scan of host keys.")
     rate: None = key(Number(0), None, "Accepted, without effect.", read=False)
     _pools: dict[str, MetastaticPool] = key(Sections(MetastaticPool), None, "The pools of the provider.", name="pools")
 

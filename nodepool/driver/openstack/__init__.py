@@ -140,8 +140,9 @@ class OpenStackAdapter(CloudAdapter):
             zones, groups = partial(self._check_zones, pool), partial(self._check_groups, pool)
             yield from checks.about(f"pool {pool.name}", "", zones, groups)
             networks, key = partial(self._check_networks, checks), partial(self._check_key, has_key_pair)
+            good = "flavor, networks, cloud image and key pair are there, as far as it names them"
             of_label = self._check_flavor, self._check_image, networks, key, self._check_volume
-            yield from checks.labels(pool, "flavor, image, networks and key pair are there", *of_label)
+            yield from checks.labels(pool, good, *of_label)
         yield from checks.about("quota", "", self._check_quota)
 
     def _check_zones(self, pool: OpenStackPool) -> Iterator[Found]:

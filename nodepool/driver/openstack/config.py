@@ -202,7 +202,7 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
         default_text="by the cloud's answers",
     )
     boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 60.0)
-    image_upload_timeout: float = key(SECONDS, 3600.0, "Limit of the upload of an image.", unit="seconds")
+    image_upload_timeout: float = key(SECONDS, 3600.0, "Limit of the upload of an image.")
     clean_floating_ips: bool = key(
         FLAG,
         False,
@@ -213,7 +213,6 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
         600.0,
         "Time between two checks for ports that are DOWN and have no owner, or Nova; those that were so twice are "
         "deleted. 0 = never.",
-        unit="seconds",
     )
     nodepool_id: None = key(TEXT.or_null(), None, "Deprecated: accepted, without effect.", read=False)
     diskimages: dict[str, ProviderDiskImage] = key(

@@ -383,8 +383,10 @@ class CloudProvider(StateMachineQuota, Provider):
                 if self._uploads_missing.worth_saying(label.name):
                     self.log.warning("%s", f"provider {self.name}, label {label.name}: {text}")
         elif not self._cloud_has_image(label):
-            image = getattr(label.cloud_image, "name", "")
-            text = f"the cloud has no usable image for cloud-image {image!r}; correct cloud-image, or upload the image"
+            image = label.cloud_image
+            called = getattr(image, "image_name", None) or getattr(image, "image_id", None)
+            text = f"the cloud has no usable image{f' {called!r}' if called else ''} for cloud-image {image.name!r}; "
+            text += "correct cloud-image, or upload the image"
         if text is None:
             self._images_missing.discard(label.name)
         else:
@@ -686,13 +688,7 @@ class CloudCalls:
         not block.
     """
 
-    def __init__(
-        self,
-        name: str,
-        adapter: Adapter,
-        log: Log,
-        on_change: Callable[[bool], None],
-    ) -> None:
+    def __init__(self, name: str, adapter: Adapter, log: Log, on_change: Callable[[bool], None]) -> None:
         self._name = name
         self._adapter = adapter
         self._log = log

@@ -558,6 +558,9 @@ class NodeLaunch(RunningLaunch):
     def _judge(self, error: Exception) -> Generator[float, None, plan.Decision]:
         """What follows an attempt that ended badly, when the cloud was asked what it left behind."""
         kind = classify(error)
+        if self._trial is not None and self._trial.is_candidate and kind is Failure.CONFIGURATION:
+            # The label is as good as before.
+            kind = Failure.INSTANCE
         if self._trial is not None and self._trial.is_check:
             if isinstance(error, CheckFailed):
                 self.launch_retries = self._attempt
@@ -565,8 +568,6 @@ class NodeLaunch(RunningLaunch):
             self._continues_candidate = False
             # A request never fails because of a candidate: this attempt does not count, and the next uses another.
             self.launch_retries += 1
-            if kind is Failure.CONFIGURATION:
-                kind = Failure.INSTANCE
         if kind is Failure.HELD:
             self.log.info("Not launched now: %s", error)
         else:

@@ -32,8 +32,8 @@ from nodepool.model.config_keys import (
     TENANTS,
     TEXT,
     TEXTS,
-    Number,
     OneOf,
+    Seconds,
     Sections,
     Whole,
     key,
@@ -81,7 +81,7 @@ class StaticNode(Connection):
     host_key_checking: bool = key(
         FLAG, True, "false: the host is never contacted, and ``host-key`` is stored as it is."
     )
-    timeout: float = key(Number(0, more=True), 5.0, "Time to wait for the host.", unit="seconds")
+    timeout: float = key(Seconds(0, more=True), 5.0, "Time to wait for the host.")
     max_parallel_jobs: int = key(
         Whole(0), 1, "Slots: how many jobs may use the host at a time. Each slot is a node of its own."
     )

@@ -76,10 +76,7 @@ class StaticProvider(Provider):
     PAUSE_AT_QUOTA: ClassVar[bool] = False
     LAUNCHES: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        provider_config: StaticProviderConfig,
-    ) -> None:
+    def __init__(self, provider_config: StaticProviderConfig) -> None:
         self.provider: StaticProviderConfig = provider_config
         self.name = provider_config.name
         self._hosts = provider_config.hosts()

@@ -118,6 +118,11 @@ class Intake:
             if self._fulfilled >= MAX_FULFILLED or self._launched >= MAX_LAUNCHED:
                 self._more = True
                 return
+            if not (self._view.launches or len(self._view.ready)):
+                # Nothing is left to hand out: the order of the others does not matter.
+                if not (self._take_head(heap[-1][2], None) and len(heap[-1][2])):
+                    heap.pop()
+                continue
             known, number, bucket = heap[0]
             # What was served meanwhile may have made the share of its tenant larger.
             if order.moved(bucket.kind) and (key := order.key(bucket.kind, bucket.head_key)) > known:

@@ -26,7 +26,7 @@ from nodepool.launcher.pool import desk
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.event import What, grouped
-from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.reasons import REQUEST_TOO_LARGE, Reason, ReasonCode
 from nodepool.model.request import PART_REQUESTOR, NodeRequest, described, origin_of, parent_of
 from nodepool.plan import triage
 from nodepool.plan.launch import PATIENCE_SECONDS, stands_before
@@ -262,6 +262,8 @@ class MixedWorker(Worker):
     def _fail_too_large(self, request: NodeRequest, error: ZKTooLarge) -> None:
         self._log(request).warning("It cannot be served: %s", error)
         request.fail_in_short()
+        text, code = REQUEST_TOO_LARGE.text, REQUEST_TOO_LARGE.code.value
+        self._events.add(f"request {request.id}", What.FAILED, text, code)
 
     def _ask(self, whole: _Whole) -> None:
         """Submit requests for all parts that have none."""

@@ -91,7 +91,7 @@ class PoolView:
         self._verdicts: dict[RequestKind, Verdict] = {}
         #: Labels, and how many nodes of each are free -> what requests for them wait for, of this pass.
         self._waits: dict[tuple[object, ...], Reason] = {}
-        #: What the driver said of a kind: until when that holds, for which configuration, and what.
+        #: What the driver stated of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
         #: Label -> when the next attempt may be made, see `may_probe` (monotonic seconds).
         self._probe_at: dict[str, float] = {}
@@ -118,10 +118,10 @@ class PoolView:
         """`plan.triage.judge` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            found = judge(kind, self._me, self._registered, self._absent, self.pool.launcher.config().mixed_labels)
-            if isinstance(found, Leave) and found.reason is reasons.SEVERAL_POOLS:
-                found = Leave(self.pool.launcher.tenant_excess(kind) or found.reason)
-            self._verdicts[kind] = found
+            mixed = self.pool.launcher.config().mixed_labels
+            found = self._verdicts[kind] = judge(kind, self._me, self._registered, self._absent, mixed)
+        if isinstance(found, Leave) and found.reason is reasons.SEVERAL_POOLS:
+            return Leave(self.pool.launcher.tenant_excess(kind) or found.reason)
         return found
 
     def held(self, kind: RequestKind) -> Reason | None:

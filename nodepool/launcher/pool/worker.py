@@ -327,7 +327,7 @@ class PoolEntry:
         if monotonic() < self._next_capacity:
             return known
         self._next_capacity = monotonic() + CAPACITY_SECONDS
-        # With another number, such as "without limit", nobody could read the entry.
+        # With another number, such as "without limit", no one could read the entry.
         found = amounts(gateway.pool_capacity(self._context.provider, self._context.pool_name))
         same = found.keys() == known.keys() and all(abs(found[key] - known[key]) <= known[key] / 8 for key in found)
         return known if same else found

@@ -247,8 +247,8 @@ def cloud(machines: Machines) -> None:
     delete, _ = page["Use a node up"]
     machines.type(re.sub(r"0{5,}\d+", min(ready(machines, "cloud-1")), delete.command))
     wait_until(machines, listing, both, "another server is ready")
-    fail, delete, providers, events = page["Let the cloud fail"]
-    machines.do([fail])
+    install, fail, delete, providers, events = page["Let the cloud fail"]
+    machines.do([install, fail])
     machines.type(re.sub(r"0{5,}\d+", min(ready(machines, "cloud-1")), delete.command))
     wait_until(machines, providers, r"\| unavailable +\|", "the circuit breaker is open")
     assert "cloud-1" in machines.type(events.command)

@@ -174,6 +174,7 @@ def test_other_formats_are_made(importing: BuildSite, qcow2: bytes, tmp_path: Pa
     importing.once()
     log = max((importing.directory / "logs").iterdir(), key=lambda path: path.stat().st_mtime_ns).read_text()
     assert "raw cannot be made of vmdk" in log
+    assert importing.site.store.build_request(IMAGE) is None
 
 
 def test_request_is_for_one_import(importing: BuildSite, tmp_path: Path, qcow2: bytes) -> None:

@@ -139,6 +139,25 @@ def test_shares_of_what_came_just_now(still: Still, znodes: PoolZnodes, cloud_na
     assert [node["tenant_name"] for node in made] == ["late"]
 
 
+def test_many_tenants_wait_for_a_host(still: Still, znodes: PoolZnodes, monkeypatch: Patch) -> None:
+    """FS-1: the driver is asked once a pass what all of them wait for; the first one in the order gets the host."""
+    hosts = [{"name": "127.2.4.1", "labels": ["small"], "host-key-checking": False}]
+    pools = [{"name": "main", "nodes": hosts}]
+    launcher = still([{"name": "one", "driver": "static", "pools": pools}], tenant_shares=[{"tenant-name": "t7"}])
+    worker = launcher.worker()
+    znodes.add_node("in-use", tenant_name="t0")
+    wait_for("the host is there", lambda: len(znodes.free_nodes()) == 1)
+    requests = [znodes.submit(["small"], tenant_name=f"t{number % 20}") for number in range(40)]
+    launcher.knows_requests(40)
+    launcher.passes(worker, "one is served", lambda: "fulfilled" in map(znodes.request_state, requests))
+    assert [znodes.request_state(request) for request in requests[:3]] == ["requested", "fulfilled", "requested"]
+    asked: list[str] = []
+    monkeypatch.setattr(worker.context.provider, "waitReason", lambda pool, *_: asked.append(pool))
+    worker.run_once()
+    assert asked == ["main"]
+    assert len(worker.desk.explanations.told()) == 20
+
+
 def test_what_would_yield_does_not_begin(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
     """FS-6, Q-12: a request that would give its nodes back at once to an older one with nodes is not taken."""
     section = fake_provider("one", ("small", "big"), cloud=cloud_name, pool_max_cores=9)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.launcher.shared import EventRing, MaintenanceEvents, MaintenanceState, ReloadEvents, why_held
+from nodepool.launcher.shared import EventRing, MaintenanceState, RecordEvents, ReloadEvents, why_held
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Registry, get_client
 from nodepool.model.node import Node
@@ -51,7 +51,8 @@ def test_maintenance_events() -> None:
     records: Any = Records()
     records.snapshot = lambda: dict(records)
     ring = EventRing()
-    MaintenanceEvents(records, ring)
+    cache: Any = SimpleNamespace(nodes=Records(), maintenance=records, images=Records())
+    RecordEvents(cache, ring)
     begun = Maintenance("provider", "cloud", Mode.PAUSE, since=5.0, by="alice")
     events = []
     for record in (begun, replace(begun, until=500.0), replace(begun, mode=Mode.DRAIN)):

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.manual_clock import ManualClock, package_clock
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    return package_clock(monkeypatch)
+def clock() -> ManualClock:
+    return ManualClock().rules()

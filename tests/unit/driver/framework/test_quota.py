@@ -15,7 +15,7 @@ from nodepool.driver.framework.quota_support import ERROR_AGE_SECONDS, LIMITS_AG
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.reasons import ReasonCode
-from tests.support.manual_clock import ManualClock, package_clock
+from tests.support.manual_clock import ManualClock
 from tests.support.tables import rows
 from tests.support.wait import DEADLINE_SECONDS
 
@@ -87,9 +87,8 @@ def compute(information: QuotaInformation) -> dict[str, float]:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    # The base class of drivers takes no clock: what their constructors look like is the released interface.
-    return package_clock(monkeypatch)
+def clock() -> ManualClock:
+    return ManualClock().rules()
 
 
 # -- use --
