@@ -14,7 +14,7 @@ import random
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,6 +28,7 @@ from nodepool.model.image import CANDIDATE_LABEL, CHECK_BY_LABEL, ImageUpload, I
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import CHECK_REQUESTOR, NodeRequest, checked_upload
 from nodepool.model.status import CandidateStatus
+from nodepool.plan.images import overtaken
 from nodepool.plan.launch import ANSWERED_REQUEST_STATES, classify
 from nodepool.plan.promotion import (
     CANARY,
@@ -179,6 +180,8 @@ class CanaryWorker(Worker):
         self._process = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         #: Of the candidates of the last pass; replaced as a whole.
         self.statuses: Sequence[CandidateStatus] = ()
+        #: Path of a candidate -> requests for nodes to check it on, as of the last pass.
+        self._checks: Mapping[str, Sequence[NodeRequest]] = {}
         self._repeats = Repeats()
         self._sweep_at = -math.inf
 
@@ -187,78 +190,92 @@ class CanaryWorker(Worker):
             return 1.0
         steps: dict[tuple[str, str], Step] = {}
         statuses: list[CandidateStatus] = []
-        found = [(image, one) for image in self._cache.images.snapshot().images.values() for one in image.candidates()]
-        pairs = [about(upload, image.current_upload(upload.provider_name) or upload) for image, upload in found]
-        for (image, upload), pair in zip(found, pairs, strict=True):
+        images = self._cache.images.snapshot().images.values()
+        found = [(image, one) for image in images for one in image.candidates()]
+        self._checks = self._requested_checks()
+        live: set[tuple[str, str]] = set()
+        for image, upload in found:
+            pair = about(upload, image.current_upload(upload.provider_name) or upload)
+            # What was counted stays until it has ended, also if it could not be stored now.
+            live.add(pair)
             if upload.provider_name in self._config().providers:
-                with Guard(self.log, "Image %s: its candidate is left for now", image.name, but=ZKConnectionError):
+                place = (upload.provider_name, image.name)
+                text = "Image %s: its candidate is left for now"
+                with Guard(self.log, text, image.name, but=ZKConnectionError) as guard:
                     status = self._look(image, upload, pair)
                     if status is not None:
                         statuses.append(status)
-                        steps[upload.provider_name, image.name] = Step(pair, status.step)
+                        steps[place] = Step(pair, status.step)
+                if guard.error is not None and place in self._trials.steps:
+                    steps[place] = self._trials.steps[place]
         self._trials.steps, self.statuses = steps, statuses
-        self._trials.forget_others(set(pairs))
-        checked = {step.about[0] for step in steps.values() if step.step == CHECK}
-        for request in self._cache.requests.values():
-            if (path := checked_upload(request)) is not None and path not in checked:
-                self._end_check(request)
+        self._trials.forget_others(live)
         if monotonic() >= self._sweep_at:
             self._sweep_at = monotonic() + IDLE_SECONDS
-            self._remove_leftovers({_path(upload) for _, upload in found})
+            self._remove_leftovers([upload for _, upload in found])
+            self._discard_ready({path_of_upload(upload) for image in images for upload in _bad_uploads(image)})
         return LOOK_SECONDS if steps else None
 
     def _look(self, image: ImageView, upload: ImageUpload, pair: tuple[str, str]) -> CandidateStatus | None:
         """Note what was counted of a candidate, and end it if it is time; None = it is none any more."""
         current, promotion = image.current_upload(upload.provider_name), upload.candidate
+        reason = overtaken(image.builds.get(upload.build_id), image, upload.provider_name)
         if current is None or promotion is None or current is upload:
             self._end(image, upload, Verdict(True, "there is no other ready upload"))
-        elif upload is not image.candidate(upload.provider_name):
-            self._end(image, upload, Verdict(False, "a newer candidate took its place"), pause=False)
+        elif reason is not None or upload is not image.candidate(upload.provider_name):
+            self._end(image, upload, Verdict(False, reason or "another upload took its place"), pause=False)
         else:
             now = wall_time()
             evidence = self._note(upload, pair)
             verdict = judge(promotion, evidence, now)
             if verdict.promoted is None:
-                if evidence.step == CHECK and promotion.check != CHECK_BY_LABEL:
-                    self._request_check(upload, image.name)
+                text = verdict.text
+                if evidence.step != CHECK:
+                    self._end_checks(pair[0])
+                elif promotion.check != CHECK_BY_LABEL:
+                    text = self._request_check(upload, image.name) or text
                 late = is_late(promotion, evidence, now)
                 place = (image.name, upload.provider_name, upload.build_id)
-                return CandidateStatus(*place, evidence.step, evidence.since, verdict.text, late)
+                return CandidateStatus(*place, evidence.step, evidence.since, text, late)
             self._end(image, upload, verdict)
         return None
 
     # -- the check: a launcher requests a node of the candidate, as any client does, and who serves it checks it --
 
-    def _checks(self, path: str) -> list[NodeRequest]:
-        return [request for request in self._cache.requests.values() if checked_upload(request) == path]
+    def _requested_checks(self) -> dict[str, list[NodeRequest]]:
+        found: dict[str, list[NodeRequest]] = {}
+        for request in self._cache.requests.values():
+            path = checked_upload(request)
+            if path is not None:
+                found.setdefault(path, []).append(request)
+        return found
 
     def _passed(self, path: str) -> bool:
         """Is a node ready that is made of a candidate and passed its check?"""
-        nodes = [self._cache.nodes.get(one) for request in self._checks(path) for one in request.nodes]
+        nodes = [self._cache.nodes.get(one) for request in self._checks.get(path, ()) for one in request.nodes]
         return any(node is not None and (node.image_id, node.state) == (path, states.READY) for node in nodes)
 
-    def _request_check(self, upload: ImageUpload, image: str) -> None:
-        """Request a node of a candidate, unless one is requested."""
+    def _request_check(self, upload: ImageUpload, image: str) -> str | None:
+        """Request a node of a candidate, unless one is requested. Returns why none can be; None = one can."""
         path, now = path_of_upload(upload), wall_time()
-        for request in self._checks(path):
+        for request in self._checks.get(path, ()):
+            ended = request.state in ANSWERED_REQUEST_STATES
+            if not ended or now <= (request.state_time or 0.0) + CHECK_PAUSE_SECONDS:
+                return None
             # It got a node of another image from a launcher of an old release, or none could be launched.
-            if request.state in ANSWERED_REQUEST_STATES and now > (request.state_time or now) + CHECK_PAUSE_SECONDS:
-                self._end_check(request)
+            self._end_check(request)
         label = self._label_for_check(upload.provider_name, image)
         if label is None:
+            text = "no label of the provider can check it: it needs ready-check-key and host-key-checking in all pools"
             if self._repeats.worth_saying(path):
-                self.log.warning(
-                    "No label of provider %s can check image %s: it needs ready-check-key and host-key-checking",
-                    upload.provider_name,
-                    image,
-                )
-            return
+                self.log.warning("Image %s in %s: %s", image, upload.provider_name, text)
+            return text
         try:
             lock = transactions.acquire(self._client, paths.election("canary"), blocking=False)
         except ZKLockException:
-            return
+            return None
         try:
-            if self._cache.wait_settled(SETTLE_SECONDS) and not self._checks(path):
+            if self._cache.wait_settled(SETTLE_SECONDS) and path not in self._requested_checks():
                 request = NodeRequest()
                 request.state, request.node_types, request.reuse = states.REQUESTED, [label], False
                 request.requestor, request.requestor_data = CHECK_REQUESTOR, {"upload": path}
@@ -267,14 +284,21 @@ class CanaryWorker(Worker):
                 self.log.info("Request %s is for the check of upload %s of image %s", request.id, upload.id, image)
         finally:
             transactions.release(self._client, lock)
+        return None
 
     def _label_for_check(self, provider: str, image: str) -> str | None:
+        """One that can check an image in each pool that has it: any of them may serve the request."""
+        usable: dict[str, bool] = {}
         for pool in self._config().providers[provider].pools.values():
             for label in pool.labels.values() if isinstance(pool.labels, dict) else ():
-                usable = getattr(label, "host_key_checking", False) and getattr(label, "ready_check_key", None)
-                if usable and getattr(getattr(label, "diskimage", None), "name", None) == image:
-                    return str(label.name)
-        return None
+                able = getattr(label, "host_key_checking", False) and getattr(label, "ready_check_key", None)
+                same = getattr(getattr(label, "diskimage", None), "name", None) == image
+                usable[str(label.name)] = usable.get(str(label.name), True) and bool(able) and same
+        return next((name for name, able in usable.items() if able), None)
+
+    def _end_checks(self, path: str) -> None:
+        for request in self._checks.get(path, ()):
+            self._end_check(request)
 
     def _end_check(self, request: NodeRequest) -> None:
         """Give back what a request for a check has, and remove it. Others may do so at the same time."""
@@ -315,6 +339,7 @@ class CanaryWorker(Worker):
     def _end(self, image: ImageView, upload: ImageUpload, verdict: Verdict, *, pause: bool = True) -> None:
         promoted = verdict.promoted is True
         pauses = pause and not promoted and not image.paused
+        self._end_checks(path_of_upload(upload))
         where = f"image {image.name} in {upload.provider_name}: upload {upload.id} of build {upload.build_id}"
         try:
             self._zk.images.end_candidacy(upload.copy(), verdict.text, promoted=promoted, pause=pauses)
@@ -327,8 +352,12 @@ class CanaryWorker(Worker):
             self.log.info("Promoted: %s: %s", where, verdict.text)
             return
         self.log.warning("Rolled back: %s: %s", where, verdict.text)
-        for node in list(self._cache.nodes.values()):
-            if node.image_id == path_of_upload(upload) and node.state == states.READY and node.allocated_to is None:
+        self._discard_ready({path_of_upload(upload)})
+
+    def _discard_ready(self, of: set[str]) -> None:
+        """Delete unused ready nodes that are made of these uploads."""
+        for node in self._cache.nodes.values() if of else ():
+            if node.image_id in of and node.state == states.READY and node.allocated_to is None:
                 with Guard(self.log, "Ready node %s of the image stays", node.id, but=ZKConnectionError):
                     self._discard(node.copy())
 
@@ -339,12 +368,26 @@ class CanaryWorker(Worker):
         except ZKConflict as conflict:
             self.log.debug("Node %s: %s", node.id, conflict)
 
-    def _remove_leftovers(self, live: set[str]) -> None:
-        """Records of candidates that ended while their launcher did."""
+    def _remove_leftovers(self, candidates: Sequence[ImageUpload]) -> None:
+        """Records and checks of candidates that ended otherwise, or while their launcher did."""
+        now, records = wall_time(), {_path(upload) for upload in candidates}
         for name, _, stat in transactions.read_below(self._client, paths.CANARIES):
             path = f"{paths.CANARIES}/{name}"
-            if path not in live and stat.mtime / 1000 < wall_time() - LEFTOVER_SECONDS:
+            if path not in records and stat.mtime / 1000 < now - LEFTOVER_SECONDS:
                 transactions.remove(self._client, path)
+        live = {path_of_upload(upload) for upload in candidates}
+        for path, requests in self._checks.items():
+            for request in requests:
+                if path not in live and (request.state_time or 0.0) < now - LEFTOVER_SECONDS:
+                    self._end_check(request)
+
+
+def _bad_uploads(image: ImageView) -> Iterator[ImageUpload]:
+    """Candidates that were rolled back. Launches that had begun bring more nodes of them."""
+    for upload in (one for build in image.builds.values() for one in build.all_uploads()):
+        used = upload is image.current_upload(upload.provider_name)
+        if upload.state == states.READY and upload.rolled_back and upload.verdict and not used:
+            yield upload
 
 
 def _path(upload: ImageUpload) -> str:

@@ -277,12 +277,15 @@ class ImageUpload(_ImageRecord):
         self.state_time = (current.state_time or 0.0) - _BEHIND_SECONDS
         self.candidate = promotion
 
-    def end_candidacy(self, verdict: str, *, promoted: bool) -> None:
-        """It is the current one from now on, or is rolled back. :param verdict: why, for people."""
+    def end_candidacy(self, verdict: str, now: float, *, promoted: bool) -> None:
+        """It is the current one from now on, or is rolled back.
+
+        :param verdict: why, for people. ``now``: seconds since the epoch.
+        """
         self.candidate, self.verdict, self.rolled_back = None, verdict, not promoted
         if promoted:
-            # It gets the time of now.
-            self.state = states.READY
+            # Clocks differ: it must be newer than the current one all the same.
+            self.state_time = max(now, (self.state_time or 0.0) + 2 * _BEHIND_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,9 @@ def likelihood_ratio(candidate: int, control: int, share: float, max_failure_rat
     """
     total = 0.0
     for ratio in _RATIOS:
-        chance = share * ratio * max_failure_ratio
-        chance /= chance + 1 - share
-        exponent = candidate * math.log(chance / share) + control * math.log((1 - chance) / (1 - share))
+        odds = ratio * max_failure_ratio
+        # Its chance is ``share * odds`` then, that of the other ``1 - share``, both in parts of their sum.
+        exponent = candidate * math.log(odds) - (candidate + control) * math.log(share * odds + 1 - share)
         total += math.exp(min(exponent, 700.0))
     return total / len(_RATIOS)
 

@@ -241,6 +241,8 @@ class ImageStore:
         """
         to.state = states.READY
         to.rolled_back, current.rolled_back = False, True
+        # It was promoted, if it was a candidate, and it was not the evidence that took it back.
+        current.verdict = ""
         tx = Transaction(self._client)
         for upload in (to, current):
             path = caches.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
@@ -254,10 +256,11 @@ class ImageStore:
         :param pause: pause its image, which is not paused, in the same write.
         :raises ZKConflict: it was changed meanwhile; nothing was written.
         """
-        upload.end_candidacy(verdict, promoted=promoted)
+        now = wall_time()
+        upload.end_candidacy(verdict, now, promoted=promoted)
         path = caches.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
         tx = Transaction(self._client)
-        tx.set_record(path, upload, paths.encode(upload.to_dict(wall_time())))
+        tx.set_record(path, upload, paths.encode(upload.to_dict(now)))
         if pause:
             tx.create(caches.pause(upload.image_name))
         tx.commit()

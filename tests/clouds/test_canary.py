@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.exceptions import ZKConnectionError
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.zk import transactions
 from nodepool.zk.images import ImageStore
 from tests.clouds.site import Site
 from tests.support.sshd import SshServer
@@ -165,6 +166,9 @@ def test_commands(site: Site) -> None:
     begin_next(site)
     assert "does not try any more" in site.command("image-rollback", "cloud-a", "built")
     assert record(site, "b3")["rolled_back"]
+    assert "uses upload 0000000001 of build built-b1 again" in site.command("image-rollback", "cloud-a", "built")
+    # It is no candidate that was rolled back.
+    assert ("rolled_back" in record(site, "b2"), "verdict" in record(site, "b2")) == (True, False)
     site.wait("it is shown", lambda: "was rolled back: rolled back by" in site.command("explain", "built"), hurry=0.5)
     site.wait("it is an event", lambda: "rolled back by" in site.command("events"), hurry=0.5)
 
@@ -180,6 +184,19 @@ def test_several_launchers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         return sum(arms[arm]["launched"] for arms in own for arm in ("candidate", "control"))
 
     site.wait("all are counted", lambda: counted() == made.total())
+    failed: list[bool] = []
+
+    def fail_once(*arguments: Any) -> Any:
+        if not failed:
+            failed.append(True)
+            raise ZKConflict("others write it, too")
+        return replace(*arguments)
+
+    replace = transactions.replace
+    monkeypatch.setattr(transactions, "replace", fail_once)
+    site.wait("it could not be stored", lambda: failed, hurry=0.5)
+    made += run(site, 8, lambda _: 90.0)
+    site.wait("all are counted", lambda: counted() == made.total(), hurry=0.5)
     site.launchers.pop(0).stop()
     made += run(site, 24, lambda _: 90.0)
     site.launch()
@@ -205,6 +222,25 @@ def test_several_launchers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not lost
     assert "rolled_back" not in record(site, "b2")
     site.wait("no record is left", lambda: not site.znodes.children("/nodepool/canaries"), hurry=5.0)
+
+
+def test_newer_image_in_use(site: Site) -> None:
+    """CA-1, CA-5, CA-7: a candidate that cannot be checked says so; it never takes the place of a newer image."""
+    begin(site, check="true")
+    site.wait("it is explained", lambda: "no label of the provider" in site.command("explain", "built"), hurry=0.5)
+    node = {"provider": "cloud-a", "pool": "main", "type": ["small"], "image_id": path("b2")}
+    now = site.clock.wall_time()
+    site.znodes.add_build("built", "b3", state_time=now)
+    site.znodes.add_upload("built", "b3", "cloud-a", external_id=NEW, state_time=now)
+    assert is_over(site)
+    found = record(site, "b2")
+    assert (found["rolled_back"], found["verdict"]) == (True, "the newer build b3 is ready in cloud-a")
+    assert not site.znodes.kazoo.exists("/nodepool/images/built/pause")
+    # Of a launch that had begun, and a check that a launcher requested which did not know yet.
+    site.znodes.add_node(state="ready", **node)
+    site.fulfilled(site.submit(requestor="NodePool:canary", requestor_data={"upload": path("b2")}))
+    site.wait("nothing is left", lambda: not site.znodes.nodes(), hurry=5.0)
+    assert not site.znodes.children("/nodepool/requests")
 
 
 def test_check_by_a_job(site: Site) -> None:

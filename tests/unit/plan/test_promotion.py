@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 
 import pytest
 
-from nodepool.model.image import Promotion
+from nodepool.model.image import ImageUpload, Promotion
 from nodepool.plan.promotion import CANARY, CHECK, Arms, Counts, Evidence, Verdict, judge, likelihood_ratio
 
 SEEDS = 110
@@ -118,6 +119,18 @@ def test_records() -> None:
 def test_likelihood_ratio(more: Callable[[int, int], tuple[int, int]]) -> None:
     """It grows with failures of the candidate, falls with others, and no number is too large."""
     grows = more(0, 0)[0] > 0
-    for pair in ((0, 0), (3, 5), (40, 200), (10**7, 3), (3, 10**7)):
-        before, after = likelihood_ratio(*pair, 0.1, 1.5), likelihood_ratio(*more(*pair), 0.1, 1.5)
+    pairs = ((0, 0), (3, 5), (40, 200), (10**7, 3), (3, 10**7))
+    for pair, most in itertools.product(pairs, (1.5, 1e30)):
+        before, after = likelihood_ratio(*pair, 0.1, most), likelihood_ratio(*more(*pair), 0.1, most)
         assert before <= after if grows else before >= after
+
+
+@pytest.mark.parametrize("now", [50.0, 150.0])
+def test_time_of_promotion(now: float) -> None:
+    """CA-4: the newest from then on, also if the clock of who promotes is behind that of the builder."""
+    current, candidate = (ImageUpload("debian", build, "cloud", "0000000001") for build in ("b1", "b2"))
+    current.state_time = 100.0
+    candidate.become_candidate(Promotion(), current)
+    assert (candidate.state_time or 0.0) < 100.0
+    candidate.end_candidacy("0 of 20 nodes failed", now, promoted=True)
+    assert candidate.to_dict(now)["state_time"] == pytest.approx(max(now, 100.001))
