@@ -19,16 +19,16 @@ from typing import Final
 TOP: Final = Path(__file__).parents[1]
 #: Figure -> the highest value that passes. The bar of the product was 50,000 lines. Then these came to it: history and
 #: pictures of the web pages, ``nodepool request``, ``explain`` of anything, completion of names, JSON Schema, plug-ins;
-#: fair shares, access, placement, requests over several pools, ready-checks, consoles.
+#: fair shares, access, placement, requests over several pools, ready-checks, consoles; imports and promotion of images.
 BARS: Final = {
-    "product code lines": 53_230,
-    "product files": 222,
+    "product code lines": 54_450,
+    "product files": 225,
     "product files below 60 code lines": 16,
     "product files with one importer": 23,
     "Protocol classes": 8,
     "code lines of the longest product file": 600,
-    "test code lines": 51_350,
-    "lines of documentation": 10_800,
+    "test code lines": 52_280,
+    "lines of documentation": 10_960,
 }
 
 

@@ -268,7 +268,7 @@ class CanaryWorker(Worker):
         if label is None:
             text = "no label of the provider can check it: it needs ready-check-key and host-key-checking in all pools"
             if self._repeats.worth_saying(path):
-                self.log.warning("Image %s in %s: %s", image, upload.provider_name, text)
+                self.log.warning("Candidate of image %s in %s: %s", image, upload.provider_name, text)
             return text
         try:
             lock = transactions.acquire(self._client, paths.election("canary"), blocking=False)

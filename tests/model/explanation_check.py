@@ -34,6 +34,8 @@ class ExplanationCheck:
         self._nodes: dict[str, dict[str, int]] = {}
         #: Pool -> what its paused requests waited for then.
         self._reasons: dict[str, dict[str, Reason]] = {}
+        #: Pool -> why kinds of requests waited then.
+        self._kinds: dict[str, object] = {}
 
     def look(self, pool: PoolWorker) -> None:
         """A pass of a pool is over."""
@@ -83,8 +85,12 @@ class ExplanationCheck:
             # Worked out in this pass, during which its launcher has heard of no change.
             fresh = nodes == before and old.get(request_id) is not reason
             yield from self._wrong_room(pool, reason, fresh=fresh)
-        # Those that this pass has judged.
-        for kind, waiting in list(pool.desk.explanations._kinds.items()):
+        kinds = pool.desk.explanations._kinds
+        if self._kinds.get(pool.launcher_id) is kinds:
+            # The session was lost, and with it what was paused, before this pass had judged any.
+            return
+        self._kinds[pool.launcher_id] = kinds
+        for kind, waiting in list(kinds.items()):
             reason = waiting.reason
             if reason.code is ReasonCode.WAIT_POOL_PAUSED:
                 if not any(reason.numbers == cause.numbers and cause.text in reason.text for cause in paused.values()):
