@@ -217,14 +217,15 @@ class CanaryWorker(Worker):
         return LOOK_SECONDS if steps else None
 
     def _look(self, image: ImageView, upload: ImageUpload, pair: tuple[str, str]) -> CandidateStatus | None:
-        """Note what was counted of a candidate, and end it if it is time; None = it is none any more."""
+        """Note what was counted of a candidate, and end it if it is time; None = it has ended, or waits for another."""
         current, promotion = image.current_upload(upload.provider_name), upload.candidate
-        reason = overtaken(image.builds.get(upload.build_id), image, upload.provider_name)
+        build = image.builds.get(upload.build_id)
+        reason = overtaken(build, image, upload.provider_name, by_candidates=False)
         if current is None or promotion is None or current is upload:
             self._end(image, upload, Verdict(True, "there is no other ready upload"))
-        elif reason is not None or upload is not image.candidate(upload.provider_name):
-            self._end(image, upload, Verdict(False, reason or "another upload took its place"), pause=False)
-        else:
+        elif reason is not None:
+            self._end(image, upload, Verdict(False, reason), pause=False)
+        elif upload is image.candidate(upload.provider_name):
             now = wall_time()
             evidence = self._note(upload, pair)
             verdict = judge(promotion, evidence, now)

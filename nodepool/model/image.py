@@ -396,12 +396,12 @@ class ImageView:
 
     def __post_init__(self) -> None:
         current, candidates = self._current, self._candidates
-        # The newest build last: of several candidates the one of that counts.
+        # The oldest build first: its candidate is tried to the end, and newer ones wait.
         for build in sorted(self.builds.values(), key=lambda build: (build.time, build.id)):
             for upload in build.all_uploads():
                 best = current.get(upload.provider_name)
                 if upload.state == states.READY and upload.candidate is not None:
-                    candidates[upload.provider_name] = upload
+                    candidates.setdefault(upload.provider_name, upload)
                 elif upload.state == states.READY and (best is None or _time(upload) > _time(best)):
                     current[upload.provider_name] = upload
         for provider in candidates.keys() - current.keys():
@@ -427,7 +427,7 @@ class ImageView:
         return self._current.get(provider)
 
     def candidates(self) -> Iterator[ImageUpload]:
-        """Ready uploads with the mark of a candidate; only one of a provider is tried."""
+        """Ready uploads with the mark of a candidate. One of a provider is tried, the others wait."""
         for build in self.builds.values():
             yield from (one for one in build.all_uploads() if one.candidate is not None and one.state == states.READY)
 

@@ -339,16 +339,18 @@ def next_upload(
     )
 
 
-def overtaken(build: BuildView | None, view: ImageView, provider: str) -> str | None:
+def overtaken(build: BuildView | None, view: ImageView, provider: str, *, by_candidates: bool = True) -> str | None:
     """Why is an upload of a build not worth finishing any more (U-12)? None = it is.
 
     :param build: None = it is gone.
+    :param by_candidates: does a newer candidate count? One that is tried is not ended by it (CA-1).
     """
     if build is None or build.state != states.READY:
         return "the build is deleted or being deleted"
     for other in view.builds.values():
         newer = other.state == states.READY and (other.time, other.id) > (build.time, build.id)
-        if newer and any(not upload.rolled_back for upload in other.ready_uploads(provider)):
+        uploads = [upload for upload in other.ready_uploads(provider) if by_candidates or upload.candidate is None]
+        if newer and any(not upload.rolled_back for upload in uploads):
             return f"the newer build {other.id} is ready in {provider}"
     return None
 
@@ -374,11 +376,15 @@ def choose_rollback(view: ImageView, provider: str) -> tuple[ImageUpload, ImageU
 
 
 def rolled_back(images: ImagesView) -> Iterator[tuple[str, str, ImageUpload]]:
-    """Image, provider and upload where the newest ready build was a candidate and was rolled back."""
+    """Image, provider and upload where the newest that is no candidate any more was rolled back."""
     for name, view in images.images.items():
-        for upload in next((build.all_uploads() for build in view.ready_builds()), ()):
-            if upload.rolled_back and upload.verdict and upload.state == states.READY:
-                yield name, upload.provider_name, upload
+        newest: dict[str, ImageUpload] = {}
+        for upload in (one for build in view.ready_builds() for one in build.all_uploads()):
+            if upload.state == states.READY and upload.candidate is None:
+                newest.setdefault(upload.provider_name, upload)
+        for provider, upload in newest.items():
+            if upload.rolled_back and upload.verdict:
+                yield name, provider, upload
 
 
 # When a command that waits for a build, or for uploads, has what it waits for.

@@ -59,12 +59,18 @@ def begin(site: Site, sshd: SshServer | None = None, **promotion: Any) -> None:
     site.wait("the candidate is tried", lambda: site.znodes.children("/nodepool/canaries"))
 
 
-def begin_next(site: Site, **promotion: Any) -> str:
+def add_next(site: Site, **promotion: Any) -> str:
     """Another candidate; returns its build."""
     site.znodes.add_build("built", "b3", state_time=site.clock.wall_time() - 5)
     site.znodes.add_upload("built", "b3", "cloud-a", external_id=NEW, state_time=1.0, candidate=PROMOTION | promotion)
-    site.wait("the next one is tried", lambda: evidence(site))
     return "b3"
+
+
+def begin_next(site: Site, **promotion: Any) -> str:
+    """The same when the one before has ended."""
+    build = add_next(site, **promotion)
+    site.wait("the next one is tried", lambda: evidence(site))
+    return build
 
 
 def run(site: Site, jobs: int, seconds: Callable[[str], float], build: str = "b2") -> Counter[str]:
@@ -110,16 +116,22 @@ def test_image_that_does_not_boot(site: Site) -> None:
 
 
 def test_good_image(site: Site) -> None:
-    """CA-2, CA-4: some launches try it; when its time is over it is the newest, for every release."""
+    """CA-1, CA-2, CA-4: some launches try it; when its time is over it is the newest, for every release.
+
+    A newer candidate waits for that: where images are built more often than tried, none would ever be used.
+    """
     begin(site)
+    add_next(site)
     made = run(site, 48, lambda _: 90.0)
     assert made["b1"] > made["b2"] >= 5
     assert "candidate" in record(site, "b2")
     site.clock.pass_seconds(7200.0)
-    assert is_over(site)
+    site.wait("the next one is tried", lambda: "/b2/" in evidence(site).get("control", ""), hurry=0.5)
     found = record(site, "b2")
     assert found["state_time"] > record(site, "b1")["state_time"]
     assert "rolled_back" not in found
+    assert "candidate" in record(site, "b3")
+    site.command("image-rollback", "cloud-a", "built")
     assert set(run(site, 8, lambda _: 90.0, "b1")) == {"b2"}
 
 

@@ -223,6 +223,10 @@ def test_candidates_push_nothing_out() -> None:
     assert {one.build_id for one in verdicts} == {"b1", "b4", "b5"}
     found = plan.choose_rollback(view, "cloud")
     assert [one.build_id for one in found if not isinstance(one, str)] == ["b2", "b3"]
+    # An older candidate is tried first.
+    older = ready(6, upload(1, time=29.998, candidate=Promotion()))
+    assert image(*good, older, newest).candidate("cloud").build_id == "b6"  # type: ignore[union-attr]
+    assert plan.overtaken(older, image(*good, older, newest), "cloud", by_candidates=False) is None
     # Who deletes the upload in use has the candidate used.
     alone = image(newest)
     assert (alone.current_upload("cloud"), alone.candidate("cloud")) == (candidate, None)
