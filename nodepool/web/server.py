@@ -201,7 +201,11 @@ class WebDaemon(ConnectedDaemon):
         tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
         return Access(
             tokens,
-            Actions(self.zk, snapshots, lambda: self.config().diskimages),
+            Actions(
+                self.zk,
+                snapshots,
+                lambda: [name for name, image in self.config().diskimages.items() if not image.abstract],
+            ),
             config.webapp_require_login,
             config.webapp_origins,
             browser_logins(config, tokens),
