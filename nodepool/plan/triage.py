@@ -671,7 +671,7 @@ def weights_of(
     sharing = grouped((pool for pool, _ in known if TOGETHER in pool.capacity), lambda pool: pool.provider_name)
     for pools in sharing.values():
         total = sum(weights[pool.id] for pool in pools)
-        part = min(1.0, together(pools[0]) / total) if total else 1.0
+        part = min(1.0, min(map(together, pools)) / total) if total else 1.0
         weights.update({pool.id: weights[pool.id] * part for pool in pools})
     return weights
 

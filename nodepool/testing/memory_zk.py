@@ -216,22 +216,24 @@ class MemoryRequestStore(RequestStore):
         self.table.release(request)
 
     def send_finish(
-        self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False
+        self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False, unlocked: bool = False
     ) -> Callable[[], None]:
-        self.finish(request, nodes, nodes_too=nodes_too)
+        self.finish(request, nodes, nodes_too=nodes_too, unlocked=unlocked)
         return lambda: None
 
-    def finish(self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False) -> None:
+    def finish(
+        self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False, unlocked: bool = False
+    ) -> None:
         if request.lock is None:
             raise ZKLockException(f"request {request.id} is not locked by us")
         nodes = list(nodes)
         with self.table.changed:
             row = self.table.check(request, locked=True)
-            rows = [self._node_table.check(node, locked=True) for node in nodes]
+            rows = [self._node_table.check(node, locked=not unlocked, unlocked=unlocked) for node in nodes]
             self.table.put(request, row)
             self.table.clear_lock(request)
             for node, node_row in zip(nodes, rows, strict=True):
-                if nodes_too:
+                if nodes_too or unlocked:
                     self._node_table.put(node, node_row)
                 self._node_table.clear_lock(node)
         self._tell(request, nodes)

@@ -662,28 +662,46 @@ class RequestStore(RecordStore[NodeRequest]):
         transactions.release(self._client, lock)
         self.remove_lock_dir(request.key)
 
-    def finish(self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False) -> None:
+    def finish(
+        self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False, unlocked: bool = False
+    ) -> None:
         """Write a request that we hold locked, release its lock and those of its nodes, in one write.
 
         A lost answer is resolved by reading.
 
-        :param nodes: nodes that we hold locked, or that no one has locked.
+        :param nodes: nodes that we hold locked; one without a lock stays so.
         :param nodes_too: write the nodes as well.
+        :param unlocked: only while no one has locked a node.
         :raises ZKConflict: the request was changed or deleted, or a lock is lost. Nothing was written.
         """
-        self.send_finish(request, nodes, nodes_too=nodes_too)()
+        self.send_finish(request, nodes, nodes_too=nodes_too, unlocked=unlocked)()
 
     def send_finish(
-        self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False
+        self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False, unlocked: bool = False
     ) -> Callable[[], None]:
-        """Begin `finish`; does not block. The result waits for the end, and raises. It must be called."""
+        """Begin `finish`; does not block, unless ``unlocked``. The result waits for the end, and raises.
+
+        It must be called.
+        """
         lock = request.lock
         if lock is None:
             raise ZKLockException(f"request {request.id} is not locked by us")
         held = list(nodes)
 
         def send(keep_directory: bool) -> Reply:
-            return self._finish_transaction(request, lock, held, nodes_too, keep_directory).send()
+            tx = self.transaction()
+            for node in held:
+                if unlocked:
+                    self._nodes.add_unlocked_write(tx, node, self._nodes.has_lock_dir(node.key))
+                elif nodes_too:
+                    tx.set_record(paths.node(node.key), node, self._nodes.encode(node))
+                if node.lock is not None:
+                    tx.delete(node.lock.contender)
+            tx.set_record(paths.request(request.key), request, self.encode(request))
+            tx.delete(lock.contender)
+            if not keep_directory:
+                tx.delete(lock.path)
+            return tx.send()
 
         def end() -> None:
             attempt, keep_directory = sent, False
@@ -708,23 +726,6 @@ class RequestStore(RecordStore[NodeRequest]):
 
         sent = send(False)
         return end
-
-    def _finish_transaction(
-        self, request: NodeRequest, lock: ZkLock, nodes: Iterable[Node], nodes_too: bool, keep_directory: bool
-    ) -> Transaction:
-        tx = self.transaction()
-        for node in nodes:
-            if nodes_too and node.lock is None:
-                self._nodes.add_unlocked_write(tx, node, self._nodes.has_lock_dir(node.key))
-            elif nodes_too:
-                tx.set_record(paths.node(node.key), node, self._nodes.encode(node))
-            if node.lock is not None:
-                tx.delete(node.lock.contender)
-        tx.set_record(paths.request(request.key), request, self.encode(request))
-        tx.delete(lock.contender)
-        if not keep_directory:
-            tx.delete(lock.path)
-        return tx
 
     def remove_lock_dir(self, request_id: str) -> bool:
         """Remove a request's lock directory if no one is in it; is it deleted now?"""

@@ -115,7 +115,7 @@ class Load:
     def _run_one(self) -> None:
         # Some have a label that only one launcher offers: it may be away just now.
         own: list[tuple[list[str], float]] = [([own_label(number)], 1) for number in range(len(self._world.launchers))]
-        if self._world.ours:
+        if self._world.mixes:
             # No pool has all of these, and no other launcher has both pools of the last ones.
             own += [(["small", STATIC], 1), *(([own_label(number), FLOATING], 0.5) for number, _ in enumerate(own))]
         labels, weights = [labels for labels, _ in (*JOBS, *own)], [weight for _, weight in (*JOBS, *own)]

@@ -100,6 +100,8 @@ class World(Events):
             self.zookeeper = ZooKeeperServer(directory / "zookeeper")
         #: Not with another launcher: it says other things in its log, and has a protocol of its own.
         self.ours = launcher_command() == list(OUR_COMMAND)
+        #: Are there requests over several pools?
+        self.mixes = self.ours
         #: It answers for all servers and static hosts.
         self.sshd = SshServer(directory / "sshd")
         self.seed = seed
@@ -180,7 +182,7 @@ class World(Events):
             self.providers_of(number, launch_timeout),
             session_seconds=self.session_seconds,
             zookeeper_ports=self.zookeeper_ports_of(number),
-            labels={label: {"mixed-nodesets": True} for label in MIXED} if self.ours else None,
+            labels={label: {"mixed-nodesets": True} for label in MIXED} if self.mixes else None,
             extra={"tenant-resource-limits": tenants},
         )
 

@@ -62,6 +62,8 @@ class Site(World):
         #: Of all launchers that were started: whose it is, and its process.
         self.started: list[tuple[Kind, LauncherProcess]] = []
         super().__init__(directory, seed, LAUNCHERS, LIMITS)
+        # Released launchers do not know them.
+        self.mixes = False
 
     def _make_launcher(self, number: int) -> LauncherProcess:
         kind = self.kinds[number]

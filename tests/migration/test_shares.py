@@ -68,6 +68,7 @@ def test_shares_and_parts_beside_a_released_launcher(
     wait_for("all are served", serve, WAIT_SECONDS)
     # By age alone none would be among them.
     assert served[:FLOOD].count("rare") > FLOOD / 6, served
-    wait_for("nothing is left", lambda: not znodes.nodes() and not cloud.servers(), WAIT_SECONDS)
+    wait_for("no node is left", lambda: not znodes.nodes(), WAIT_SECONDS)
+    wait_for("no server is left", lambda: not cloud.servers(), WAIT_SECONDS)
     assert not znodes.children("/nodepool/requests")
     assert released.stop(signal.SIGINT, seconds=180) == 0

@@ -15,6 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
@@ -181,8 +182,7 @@ class MixedWorker(Worker):
                 try:
                     self._look(whole)
                 except ZKTooLarge as error:
-                    self._fail_too_large(whole.request, error)
-                    self._end(whole)
+                    self._fail_too_large(whole.request, error, partial(self._end, whole))
         more = self._take_some()
         while self._doomed and self._doomed[0][0] <= monotonic():
             self._zk.requests.delete(self._doomed[0][1])
@@ -213,7 +213,7 @@ class MixedWorker(Worker):
         mixed, pools = self._config().mixed_labels, (*self._pools.registered(), *self._pools.absent())
         held, no_more = self._maintenance.of_labels().keys(), self._maintenance.launcher is not None
         # Others change the registry often. A backlog of requests that one pool can serve is not looked at for that.
-        depends = (mixed, {*held}, no_more, [(pool.id, pool.labels, pool.access) for pool in pools])
+        depends = (self._config(), {*held}, no_more, [(pool.id, pool.labels, pool.access) for pool in pools])
         if depends != self._depends or monotonic() >= self._all_due:
             self._depends, self._all_due = depends, monotonic() + IDLE_SECONDS
             self._new |= self._candidates
@@ -246,11 +246,11 @@ class MixedWorker(Worker):
         request.state = states.PENDING
         request.nodes = []
         try:
-            self._zk.requests.send_lock(request)()
-        except ZKTooLarge as error:
-            self._fail_too_large(request, error)
-            self._zk.requests.save_unlocked(request)
-            return
+            try:
+                self._zk.requests.send_lock(request)()
+            except ZKTooLarge as error:
+                self._fail_too_large(request, error, partial(self._zk.requests.save_unlocked, request))
+                return
         except ZKConflict as conflict:
             # Another launcher was faster, or Zuul changes it.
             log.debug("Not taken: %s", conflict)
@@ -259,9 +259,10 @@ class MixedWorker(Worker):
         log.info("Its nodes come from several pools (%s)", described(request), extra=origin_of(request))
         self._ask(whole)
 
-    def _fail_too_large(self, request: NodeRequest, error: ZKTooLarge) -> None:
+    def _fail_too_large(self, request: NodeRequest, error: ZKTooLarge, store: Callable[[], None]) -> None:
         self._log(request).warning("It cannot be served: %s", error)
         request.fail_in_short()
+        store()
         text, code = REQUEST_TOO_LARGE.text, REQUEST_TOO_LARGE.code.value
         self._events.add(f"request {request.id}", What.FAILED, text, code)
 
@@ -293,6 +294,10 @@ class MixedWorker(Worker):
         if requests.get(whole.request.key) is None:
             desk.note(whole.request)
             self._drop(whole, "it does not exist any more")
+            return
+        if whole.request.state == states.FAILED:
+            # To store that gave no answer.
+            self._end(whole)
             return
         for positions, part in whole.parts.items():
             if part is not None:
@@ -339,7 +344,7 @@ class MixedWorker(Worker):
             # It may have had nodes that were not given to it after all.
             request.nodes = []
         try:
-            self._zk.requests.finish(request, nodes, nodes_too=True)
+            self._zk.requests.finish(request, nodes, unlocked=True)
         except ZKConflict as conflict:
             if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.NODES}/"):
                 raise
@@ -398,6 +403,11 @@ class MixedWorker(Worker):
         if now < whole.look_at:
             return
         whole.look_at = now + PATIENCE_SECONDS
+        if self._excess(triage.RequestKind.of(whole.request)) is not None:
+            # Not known when it was taken, or the limit was lowered: its parts would hold nodes in vain (MN-7).
+            whole.request.state = states.REQUESTED
+            self._end(whole)
+            return
         of_parts = grouped(self._cache.nodes.values(), lambda node: node.allocated_to or "")
         if any(node.state == states.BUILDING for part in whole.asked for node in of_parts.get(part.key, ())):
             whole.since = now

@@ -438,7 +438,11 @@ def test_stop(
             patch.setattr(StateMachineHandler, "hand_over", raising(RuntimeError("no way")))
             worker.on_stop()
         assert znodes.request_state(request_id) == "pending"
+    path = f"/nodepool/nodes/{building}"
+    before = znodes.kazoo.exists(path).version
     worker.on_stop()
+    # What its launch writes after that is refused: ready for a request that another launcher serves, it would be lost.
+    assert znodes.kazoo.exists(path).version > before
     assert znodes.pools() == []
     assert znodes.request_state(request_id) == ("fulfilled" if launch == "ends" else "requested")
     assert znodes.request_lockers(request_id) == []
