@@ -27,7 +27,7 @@ BARS: Final = {
     "product files with one importer": 23,
     "Protocol classes": 8,
     "code lines of the longest product file": 600,
-    "test code lines": 52_280,
+    "test code lines": 52_290,
     "lines of documentation": 10_960,
 }
 

@@ -265,7 +265,7 @@ def test_documentation_has_each_key() -> None:
     )
     for text, kinds in (
         (pool, (status.PoolStatus, *parts)),
-        (launcher, (status.LauncherStatus, status.ReloadStatus, status.AbsentProvider, Event)),
+        (launcher, (status.LauncherStatus, status.ReloadStatus, status.AbsentProvider, status.CandidateStatus, Event)),
     ):
         named = set(re.findall(r"``(\w+)``", text))
         assert all(named >= {field.name for field in fields(kind)} for kind in kinds)
