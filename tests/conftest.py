@@ -72,7 +72,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     # Two thirds of their time the tests wait: for a server, a process, an answer. Each process has its own ZooKeeper.
-    return min(8, 3 * len(os.sched_getaffinity(0)))
+    return min(8, 2 * len(os.sched_getaffinity(0)))
 
 
 def pytest_runtestloop() -> None:
