@@ -33,7 +33,7 @@ from tests.model.zuul import Zuul
 #: Everything has settled so long after the last fault (seconds of the world).
 SETTLE_SECONDS = 60.0
 #: So often it is asked at the end whether all are served, 3 s each: room is made once in five minutes (Q-9).
-ROUNDS = 600
+ROUNDS = 1200
 #: More steps than any run needs: somebody goes round in circles.
 MAX_STEPS = 60_000
 
