@@ -29,8 +29,8 @@ from nodepool.model.image import IMPORTED_FORMATS, ImageSource
 if TYPE_CHECKING:
     import requests
 
-#: Variable of the program's environment with its job. Arguments could be read by other users, and an address may let
-#: everybody read the file.
+#: Variable of the program's environment with its job. Arguments could be read by other users, and with an address
+#: anyone may be able to read the file.
 _JOB: Final = "NODEPOOL_IMPORT"
 #: Nothing is imported from the directory in which the builder happens to be.
 PROGRAM: Final = (sys.executable, "-P", "-m", "nodepool.builder.imports")
@@ -131,7 +131,7 @@ def main() -> int:
 
 
 def _tell(text: str) -> None:
-    """A line of output. What stands behind the path of an address may let everybody read the file."""
+    """A line of output. With what stands behind the path of an address anyone may be able to read the file."""
     print(re.sub(r"\?\S+", "", " ".join(text.split())), flush=True)
 
 

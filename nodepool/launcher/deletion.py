@@ -508,7 +508,7 @@ class CleanupWorker(Worker):
         self._ask(SOON_SECONDS)
 
     def reset_soon(self) -> None:
-        """The locks of a launcher are lost: the requests that it worked on are anybody's. Any thread."""
+        """The locks of a launcher are lost: any launcher may take the requests that it worked on. Any thread."""
         self._ask()
 
     def _ask(self, sweep_seconds: float = math.inf, later_seconds: Sequence[float] = ()) -> None:

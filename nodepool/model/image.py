@@ -78,7 +78,7 @@ class ImageSource:
 
     @property
     def shown(self) -> str:
-        """Without what follows the path of an address: it may let everybody read the file."""
+        """Without what follows the path of an address: with the rest of it anyone may be able to read the file."""
         return self.place if self.is_file else urlsplit(self.place)._replace(query="", fragment="").geturl()
 
 

@@ -699,8 +699,8 @@ def _image_place(
     if last is not None and last.state != states.READY:
         text += f"; upload {last.id} of build {build_id} is {last.state}"
     if (candidate := view.candidate(provider)) is not None:
-        told = "no launcher reports on it" if tried is None else tried.text
-        text += f"; build {candidate.build_id} is a candidate: {told}"
+        text += f"; build {candidate.build_id} is a candidate: "
+        text += "no launcher reports on it" if tried is None else tried.text
     elif last is not None and last.verdict:
         text += f"; build {build_id} was {'rolled back' if last.rolled_back else 'promoted'}: {last.verdict}"
     state, since = ("nothing", None) if last is None else (last.state, last.state_time)

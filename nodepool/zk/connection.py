@@ -58,7 +58,7 @@ class Reply:
             if self._on_done is not None:
                 self._on_done(result, error)
         except ZKConnectionError as closing:
-            # Someone ends the connection at this moment: what was to be asked next is of no use to anybody.
+            # Someone ends the connection at this moment: what was to be asked next is of no use any more.
             log.debug("Nothing more is made of a ZooKeeper reply: %s", closing)
         except Exception:
             # An error here would end Kazoo's connection loop.

@@ -313,7 +313,7 @@ class ImageStore:
                 kazoo.retry(kazoo.set, path, data)
 
     def remove_build_request(self, image: str, version: int = -1) -> None:
-        """Nobody asks for a build any more.
+        """No build is asked for any more.
 
         :param version: only this one, see `ImageBuildRequest`; -1 = any. Another one stays.
         """

@@ -214,7 +214,7 @@ def test_several_launchers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.launch()
     made += run(site, 24, lambda _: 90.0)
     site.wait("all are counted", lambda: counted() == made.total())
-    # A record that somebody has broken is begun anew.
+    # A broken record is begun anew.
     (name,) = site.znodes.children("/nodepool/canaries")
     site.znodes.kazoo.set(f"/nodepool/canaries/{name}", b"[]")
     site.wait("it is written anew", lambda: evidence(site))

@@ -271,7 +271,9 @@ class Known(Generic[T]):
 
 
 class LazyExecutorTTLCache:
-    """Decorator for functions and methods whose results may be a little old.
+    """Decorator for functions and bound methods whose results may be a little old.
+
+    In the body of a class it would keep each object, as the arguments of its results: wrap the method of an object.
 
     The first call (per combination of arguments, which must be hashable) blocks and raises what the function raises.
     Later calls never block: a result older than ``ttl`` is returned once more while ``executor`` gets a new one. When

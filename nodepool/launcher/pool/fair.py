@@ -41,7 +41,7 @@ class TenantLedger:
     def __init__(self, cache: NodepoolCache) -> None:
         self._cache = cache
         self._lock = threading.Lock()
-        #: What changes of nodes and of requests; None = nobody has asked: without shares nobody does.
+        #: What changes of nodes and of requests; None = no pass has asked: without shares none does.
         self._followed: tuple[ChangedNodes, ChangedNodes] | None = None
         self._ledger = Ledger()
 
