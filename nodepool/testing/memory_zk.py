@@ -229,7 +229,7 @@ class MemoryRequestStore(RequestStore):
         nodes = list(nodes)
         with self.table.changed:
             row = self.table.check(request, locked=True)
-            rows = [self._node_table.check(node, locked=not unlocked, unlocked=unlocked) for node in nodes]
+            rows = [self._node_table.check(node, locked=node.lock is not None, unlocked=unlocked) for node in nodes]
             self.table.put(request, row)
             self.table.clear_lock(request)
             for node, node_row in zip(nodes, rows, strict=True):

@@ -192,6 +192,25 @@ def test_finish(zk: ZooKeeper) -> None:
     assert allocated == [request.id, request.id]
 
 
+def test_finish_leaves_locks(zk: ZooKeeper) -> None:
+    """A node that comes without its lock is written and stays locked; ``unlocked``, it must not be."""
+    node, request = make_node(zk), make_request(zk)
+    request.state = states.PENDING
+    zk.requests.send_lock(request)()
+    zk.nodes.lock_and_save(node)
+    wait_for("the lock is seen", lambda: zk.isNodeLocked(node))
+    written = node.copy()
+    written.lock = None
+    with pytest.raises(ZKConflict):
+        zk.requests.finish(request, [written], unlocked=True)
+    zk.requests.finish(request, [written], nodes_too=True)
+    assert request.lock is None
+    assert zk.isNodeLocked(node)
+    with pytest.raises(ZKConflict):
+        zk.storeNode(node)
+    zk.unlockNode(node)
+
+
 def test_finish_of_a_deleted_request(zk: ZooKeeper) -> None:
     """Nothing is written when the request is gone; its nodes stay locked."""
     node, request = make_node(zk), make_request(zk)

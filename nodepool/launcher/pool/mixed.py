@@ -403,14 +403,14 @@ class MixedWorker(Worker):
         if now < whole.look_at:
             return
         whole.look_at = now + PATIENCE_SECONDS
-        if self._excess(triage.RequestKind.of(whole.request)) is not None:
-            # Not known when it was taken, or the limit was lowered: its parts would hold nodes in vain (MN-7).
-            whole.request.state = states.REQUESTED
-            self._end(whole)
-            return
         of_parts = grouped(self._cache.nodes.values(), lambda node: node.allocated_to or "")
         if any(node.state == states.BUILDING for part in whole.asked for node in of_parts.get(part.key, ())):
             whole.since = now
+        elif excess := self._excess(triage.RequestKind.of(whole.request)):
+            # Not known when it was taken, or the limit was lowered: its parts would hold nodes in vain (MN-7).
+            self._log(whole.request).info("Giving the request back for now: %s", excess.text)
+            whole.request.state = states.REQUESTED
+            self._end(whole)
         elif first := self._waits_for(whole, [node for part in held for node in of_parts.get(part.key, ())]):
             self._give_back(whole, held, f"request {first.id} comes first, and each may wait for the other")
         elif now >= whole.since + HOLD_SECONDS * 2**whole.yields:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher.pool.mixed import MixedWorker, pending_of
-from nodepool.model.reasons import ReasonCode
+from nodepool.model.reasons import ReasonCode, tenant_limit
 from nodepool.model.request import PART_REQUESTOR
 from nodepool.model.status import AccessRule
 from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo, RequestKind, judge, parts_for, split
@@ -163,6 +164,44 @@ def test_larger_than_the_limit_of_its_tenant(
     assert (znodes.request_state(request_id), len(znodes.children("/nodepool/requests"))) == (state, parts + 1)
     texts = [reason.text for reason in worker.desk.explanations.told().values()]
     assert texts == ([] if parts else ["tenant t1 uses 0 of 1 instances, 2 more needed"])
+
+
+@pytest.mark.parametrize(("begun", "state"), [(False, "requested"), (True, "fulfilled")])
+def test_limit_that_is_lowered_later(
+    still: Still, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: Patch, begun: bool, state: str
+) -> None:
+    """MN-5, MN-7: it gives back what it has in vain, but not while its other nodes are launched."""
+    clouds = {"one": f"{cloud.name}-one", "two": cloud.name}
+    sections = [fake_provider(name, (label,), cloud=clouds[name]) for name, label in (("one", "a"), ("two", "b"))]
+    launcher = still(sections, labels={"a": {}, "b": {"mixed-nodesets": True}})
+    workers, mixed = [launcher.worker("one"), launcher.worker("two")], launcher.nodepool.mixed.current
+    monkeypatch.setattr(home(MixedWorker), "PATIENCE_SECONDS", 0.0)
+    cloud.set(hang=True)
+    request_id = znodes.submit(["a", "b"], tenant_name="t1")
+    launcher.knows_requests(1)
+    mixed.run_once()
+
+    held = ["building", "ready"] if begun else ["ready"]
+
+    def found() -> list[str]:
+        for worker in workers if begun else workers[:1]:
+            worker.run_once()
+        return sorted(node["state"] for node in znodes.nodes().values())
+
+    launcher.passes(workers[0], "its nodes are there", lambda: found() == held)
+    monkeypatch.setattr(mixed, "_excess", lambda _: tenant_limit("t1", "instances", limit=1, used=0, needed=2))
+    for _ in range(3):
+        launcher.settle()
+        mixed.run_once()
+    cloud.set(hang=False)
+
+    def ended() -> bool:
+        found()
+        mixed.run_once()
+        return znodes.request_state(request_id) == state
+
+    launcher.passes(workers[0], "it ends", ended)
+    assert len(znodes.children("/nodepool/requests")) == (3 if begun else 1)
 
 
 def test_what_counts_for_a_tenant() -> None:
