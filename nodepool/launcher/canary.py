@@ -342,8 +342,9 @@ class CanaryWorker(Worker):
         pauses = pause and not promoted and not image.paused
         self._end_checks(path_of_upload(upload))
         where = f"image {image.name} in {upload.provider_name}: upload {upload.id} of build {upload.build_id}"
+        current = image.current_upload(upload.provider_name)
         try:
-            self._zk.images.end_candidacy(upload.copy(), verdict.text, promoted=promoted, pause=pauses)
+            self._zk.images.end_candidacy(upload.copy(), verdict.text, current, promoted=promoted, pause=pauses)
         except ZKConflict as conflict:
             # Another launcher, a builder or an operator was faster.
             self.log.debug("No candidate any more: %s: %s", where, conflict)
