@@ -124,6 +124,7 @@ def test_good_image(site: Site) -> None:
     add_next(site)
     made = run(site, 48, lambda _: 90.0)
     assert made["b1"] > made["b2"] >= 5
+    assert "; build b3 waits for the end of that" in site.command("explain", "built")
     assert "candidate" in record(site, "b2")
     site.clock.pass_seconds(7200.0)
     site.wait("the next one is tried", lambda: "/b2/" in evidence(site).get("control", ""), hurry=0.5)
