@@ -270,7 +270,12 @@ def test_check_by_a_job(site: Site) -> None:
     site.znodes.change_node(name, state="used")
     site.release(name)
     site.wait("launches try it", lambda: evidence(site).get("step") == "canary", hurry=0.5)
+    unused = site.submit(label="small@candidate")
+    (spare,) = site.fulfilled(unused)
+    site.znodes.delete_request(unused)
     site.command("image-promote", "cloud-a", "built")
+    # A job that asks for the next candidate would check this one.
+    site.wait("it is not kept for the next one", lambda: spare not in site.znodes.nodes(), hurry=5.0)
     late = site.submit(label="small@candidate")
     site.failed(late)
     assert "candidate" not in site.command("status")
