@@ -410,13 +410,14 @@ def do_image_promote(options: argparse.Namespace) -> int:
             there = {one.provider_name for one in image.candidates()}
             text = f"image {image.name} has no candidate in {options.provider}"
             raise CommandError(f"{text}; {listed('providers with one', there)}")
-        return _end_candidacy(zk, candidate, promoted=True)
+        return _end_candidacy(zk, image, candidate, promoted=True)
 
 
-def _end_candidacy(zk: ZooKeeper, candidate: ImageUpload, *, promoted: bool) -> int:
+def _end_candidacy(zk: ZooKeeper, image: ImageView, candidate: ImageUpload, *, promoted: bool) -> int:
     verdict = f"{'promoted' if promoted else 'rolled back'} by {session.operator()}"
+    current = image.current_upload(candidate.provider_name)
     try:
-        zk.images.end_candidacy(candidate.copy(), verdict, promoted=promoted)
+        zk.images.end_candidacy(candidate.copy(), verdict, current, promoted=promoted)
     except ZKConflict:
         raise CommandError(f"the candidate of {candidate.image_name} changed meanwhile; try again") from None
     does = "uses" if promoted else "does not try any more"
@@ -432,7 +433,7 @@ def do_image_rollback(options: argparse.Namespace) -> int:
     with open_zookeeper(options) as zk:
         image = known_image(read_images(zk.client), options.image)
         if (candidate := image.candidate(options.provider)) is not None:
-            return _end_candidacy(zk, candidate, promoted=False)
+            return _end_candidacy(zk, image, candidate, promoted=False)
         choice = choose_rollback(image, options.provider)
         if isinstance(choice, str):
             providers = sorted({provider for build in image.builds.values() for provider in build.uploads})

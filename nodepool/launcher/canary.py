@@ -214,6 +214,8 @@ class CanaryWorker(Worker):
             self._sweep_at = monotonic() + IDLE_SECONDS
             self._remove_leftovers([upload for _, upload in found])
             self._discard_ready({path_of_upload(upload) for image in images for upload in _bad_uploads(image)})
+            if any(str(name).endswith(CANDIDATE_LABEL) for name in self._config().labels):
+                self._discard_for_others({path_of_upload(upload) for _, upload in found})
         return LOOK_SECONDS if steps else None
 
     def _look(self, image: ImageView, upload: ImageUpload, pair: tuple[str, str]) -> CandidateStatus | None:
@@ -342,8 +344,9 @@ class CanaryWorker(Worker):
         pauses = pause and not promoted and not image.paused
         self._end_checks(path_of_upload(upload))
         where = f"image {image.name} in {upload.provider_name}: upload {upload.id} of build {upload.build_id}"
+        current = image.current_upload(upload.provider_name)
         try:
-            self._zk.images.end_candidacy(upload.copy(), verdict.text, promoted=promoted, pause=pauses)
+            self._zk.images.end_candidacy(upload.copy(), verdict.text, current, promoted=promoted, pause=pauses)
         except ZKConflict as conflict:
             # Another launcher, a builder or an operator was faster.
             self.log.debug("No candidate any more: %s: %s", where, conflict)
@@ -358,9 +361,20 @@ class CanaryWorker(Worker):
     def _discard_ready(self, of: set[str]) -> None:
         """Delete unused ready nodes that are made of these uploads."""
         for node in self._cache.nodes.values() if of else ():
-            if node.image_id in of and node.state == states.READY and node.allocated_to is None:
-                with Guard(self.log, "Ready node %s of the image stays", node.id, but=ZKConnectionError):
-                    self._discard(node.copy())
+            if node.image_id in of:
+                self._discard_unused(node)
+
+    def _discard_for_others(self, candidates: set[str]) -> None:
+        """Delete unused ready nodes of former candidates: a job would take one for a node of the next (CA-10)."""
+        for node in self._cache.nodes.values():
+            is_for_check = any(name.endswith(CANDIDATE_LABEL) for name in node.type)
+            if is_for_check and str(node.image_id).startswith(paths.IMAGES) and node.image_id not in candidates:
+                self._discard_unused(node)
+
+    def _discard_unused(self, node: Node) -> None:
+        if node.state == states.READY and node.allocated_to is None:
+            with Guard(self.log, "Ready node %s of the image stays", node.id, but=ZKConnectionError):
+                self._discard(node.copy())
 
     def _discard(self, node: Node) -> None:
         node.state = states.DELETING

@@ -277,15 +277,17 @@ class ImageUpload(_ImageRecord):
         self.state_time = (current.state_time or 0.0) - _BEHIND_SECONDS
         self.candidate = promotion
 
-    def end_candidacy(self, verdict: str, now: float, *, promoted: bool) -> None:
+    def end_candidacy(self, verdict: str, now: float, current: ImageUpload | None, *, promoted: bool) -> None:
         """It is the current one from now on, or is rolled back.
 
         :param verdict: why, for people. ``now``: seconds since the epoch.
+        :param current: what is used until then: another one than when this became a candidate, if it waited.
         """
         self.candidate, self.verdict, self.rolled_back = None, verdict, not promoted
         if promoted:
             # Clocks differ: it must be newer than the current one all the same.
-            self.state_time = max(now, (self.state_time or 0.0) + 2 * _BEHIND_SECONDS)
+            before = max((self if current is None else current).state_time or 0.0, self.state_time or 0.0)
+            self.state_time = max(now, before + _BEHIND_SECONDS)
 
 
 @dataclass(frozen=True)

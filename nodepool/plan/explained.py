@@ -701,6 +701,8 @@ def _image_place(
     if (candidate := view.candidate(provider)) is not None:
         text += f"; build {candidate.build_id} is a candidate: "
         text += "no launcher reports on it" if tried is None else tried.text
+        others = (one for one in view.candidates() if one.provider_name == provider and one is not candidate)
+        text += "".join(f"; build {one.build_id} waits for the end of that" for one in others)
     elif last is not None and last.verdict:
         text += f"; build {build_id} was {'rolled back' if last.rolled_back else 'promoted'}: {last.verdict}"
     state, since = ("nothing", None) if last is None else (last.state, last.state_time)

@@ -378,13 +378,17 @@ def choose_rollback(view: ImageView, provider: str) -> tuple[ImageUpload, ImageU
 def rolled_back(images: ImagesView) -> Iterator[tuple[str, str, ImageUpload]]:
     """Image, provider and upload where the newest that is no candidate any more was rolled back."""
     for name, view in images.images.items():
-        newest: dict[str, ImageUpload] = {}
-        for upload in (one for build in view.ready_builds() for one in build.all_uploads()):
-            if upload.state == states.READY and upload.candidate is None:
-                newest.setdefault(upload.provider_name, upload)
-        for provider, upload in newest.items():
-            if upload.rolled_back and upload.verdict:
-                yield name, provider, upload
+        for provider, upload in _rolled_back(view).items():
+            yield name, provider, upload
+
+
+def _rolled_back(view: ImageView) -> dict[str, ImageUpload]:
+    """The same of one image, by provider."""
+    newest: dict[str, ImageUpload] = {}
+    for upload in (one for build in view.ready_builds() for one in build.all_uploads()):
+        if upload.state == states.READY and upload.candidate is None:
+            newest.setdefault(upload.provider_name, upload)
+    return {provider: upload for provider, upload in newest.items() if upload.rolled_back and upload.verdict}
 
 
 # When a command that waits for a build, or for uploads, has what it waits for.
@@ -624,14 +628,15 @@ def _kept_uploads(wanted: WantedImages, view: ImageView) -> set[tuple[str, str, 
     """Build, provider and number of the newest ready uploads to each provider (R-2).
 
     Those of a build that is being deleted do not count: they go, whatever the others are. Candidates, and what was
-    rolled back, come after the others: they must not push the last good ones out.
+    rolled back, come after the others: they must not push the last good ones out. What was rolled back last is kept:
+    people look at it.
     """
     doomed = {build.id for build in view.builds_in(states.DELETING)}
-    kept = set()
+    kept, bad = set(), _rolled_back(view)
     for provider in wanted.users(view.name):
         ready = [upload for upload in view.ready_uploads(provider) if upload.build_id not in doomed]
         ready.sort(key=lambda upload: upload.rolled_back or upload.candidate is not None)
-        current = [view.candidate(provider), view.current_upload(provider)]
+        current = [view.candidate(provider), view.current_upload(provider), bad.get(provider)]
         kept |= {(one.build_id, provider, one.key) for one in [*ready[:KEPT], *current] if one in ready}
     return kept
 

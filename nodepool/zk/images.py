@@ -249,15 +249,17 @@ class ImageStore:
             tx.set_record(path, upload, paths.encode(upload.to_dict(wall_time())))
         tx.commit()
 
-    def end_candidacy(self, upload: ImageUpload, verdict: str, *, promoted: bool, pause: bool = False) -> None:
+    def end_candidacy(
+        self, upload: ImageUpload, verdict: str, current: ImageUpload | None, *, promoted: bool, pause: bool = False
+    ) -> None:
         """Promote a candidate, or roll it back, in one write: of several who do so one succeeds (CA-6).
 
-        :param upload: a copy of it. ``verdict``: why, for people.
+        :param upload: a copy of it. ``verdict``: why, for people. ``current``: what its provider uses.
         :param pause: pause its image, which is not paused, in the same write.
         :raises ZKConflict: it was changed meanwhile; nothing was written.
         """
         now = wall_time()
-        upload.end_candidacy(verdict, now, promoted=promoted)
+        upload.end_candidacy(verdict, now, current, promoted=promoted)
         path = caches.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
         tx = Transaction(self._client)
         tx.set_record(path, upload, paths.encode(upload.to_dict(now)))

@@ -124,6 +124,7 @@ def test_good_image(site: Site) -> None:
     add_next(site)
     made = run(site, 48, lambda _: 90.0)
     assert made["b1"] > made["b2"] >= 5
+    assert "; build b3 waits for the end of that" in site.command("explain", "built")
     assert "candidate" in record(site, "b2")
     site.clock.pass_seconds(7200.0)
     site.wait("the next one is tried", lambda: "/b2/" in evidence(site).get("control", ""), hurry=0.5)
@@ -269,7 +270,12 @@ def test_check_by_a_job(site: Site) -> None:
     site.znodes.change_node(name, state="used")
     site.release(name)
     site.wait("launches try it", lambda: evidence(site).get("step") == "canary", hurry=0.5)
+    unused = site.submit(label="small@candidate")
+    (spare,) = site.fulfilled(unused)
+    site.znodes.delete_request(unused)
     site.command("image-promote", "cloud-a", "built")
+    # A job that asks for the next candidate would check this one.
+    site.wait("it is not kept for the next one", lambda: spare not in site.znodes.nodes(), hurry=5.0)
     late = site.submit(label="small@candidate")
     site.failed(late)
     assert "candidate" not in site.command("status")

@@ -132,5 +132,7 @@ def test_time_of_promotion(now: float) -> None:
     current.state_time = 100.0
     candidate.become_candidate(Promotion(), current)
     assert (candidate.state_time or 0.0) < 100.0
-    candidate.end_candidacy("0 of 20 nodes failed", now, promoted=True)
-    assert candidate.to_dict(now)["state_time"] == pytest.approx(max(now, 100.001))
+    # It waited while the one before it was tried and promoted.
+    current.state_time = 120.0
+    candidate.end_candidacy("0 of 20 nodes failed", now, current, promoted=True)
+    assert candidate.to_dict(now)["state_time"] == pytest.approx(max(now, 120.001))
