@@ -21,14 +21,14 @@ TOP: Final = Path(__file__).parents[1]
 #: pictures of the web pages, ``nodepool request``, ``explain`` of anything, completion of names, JSON Schema, plug-ins;
 #: fair shares, access, placement, requests over several pools, ready-checks, consoles; imports and promotion of images.
 BARS: Final = {
-    "product code lines": 54_450,
+    "product code lines": 54_470,
     "product files": 225,
     "product files below 60 code lines": 16,
     "product files with one importer": 23,
     "Protocol classes": 8,
     "code lines of the longest product file": 600,
-    "test code lines": 52_290,
-    "lines of documentation": 10_960,
+    "test code lines": 52_350,
+    "lines of documentation": 10_970,
 }
 
 

@@ -229,8 +229,8 @@ def test_candidates_push_nothing_out() -> None:
     assert plan.overtaken(older, image(*good, older, newest), "cloud", by_candidates=False) is None
     # What was rolled back last is shown, and can be looked at, while newer ones are tried or wait.
     bad = ready(5, upload(1, time=29.5, rolled_back=True, verdict="20 of 20 nodes failed"))
-    found = plan.judge_image(wanted({"cloud": "qcow2"}), image(*good, bad, older, newest), NOW, ("debian",))
-    assert {one.build_id for one in found} == {"b1"}
+    verdicts = plan.judge_image(wanted({"cloud": "qcow2"}), image(*good, bad, older, newest), NOW, ("debian",))
+    assert {one.build_id for one in verdicts} == {"b1"}
     # Who deletes the upload in use has the candidate used.
     alone = image(newest)
     assert (alone.current_upload("cloud"), alone.candidate("cloud")) == (candidate, None)
